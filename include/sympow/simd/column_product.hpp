@@ -46,9 +46,11 @@ class ColumnProduct {
       i += packets * lanes;
     };
     if constexpr (Columns::is_padded) {
+      while (rows - i > 6 * lanes) times(std::integral_constant<int, 8>());
       while (rows - i > 2 * lanes) times(std::integral_constant<int, 4>());
       if (i < rows) times(std::integral_constant<int, 2>());
     } else {
+      while (rows - i >= 8 * lanes) times(std::integral_constant<int, 8>());
       while (rows - i >= 4 * lanes) times(std::integral_constant<int, 4>());
       if (rows - i >= 3 * lanes)  // one strip
         times(std::integral_constant<int, 3>());
@@ -149,8 +151,8 @@ class ColumnProduct {
 
   // Rows of A that fill `packets` packets, the last one possibly in part, times a column. Eight short sums at a time
   // hide the latency of an addition. Each sums adjacent entries, as a tile does, so a column has the same bits alone
-  // and in B. With enough panels the concurrent sums belong to distant panels: A is then read in a few long streams,
-  // twice as fast from memory as pieces of a page.
+  // and in B. Whole columns of A are read faster than pieces of them, and where several sums run at a time, each in a
+  // panel far from the others: a few long streams come twice as fast from memory as pieces of a page.
   template <int packets, class Columns>
   static void rows_times_column(bool add, Index height, Index depth, Columns A, const Scalar* b, Scalar* c) {
     using namespace packets;
@@ -191,7 +193,7 @@ class ColumnProduct {
       for (; k < end; k += short_sum) {
         const Index terms = std::min(short_sum, end - k);
         Columns columns = A.at(0, k);
-        if constexpr (!Columns::is_padded)
+        if constexpr (!Columns::is_padded && packets == 1)
           if (!is_whole) {
             PanelProduct<Scalar>::pack({columns.data, 1, columns.right}, height, full, terms, padded);
             columns = {padded, full};
