@@ -92,6 +92,14 @@ void add_infinite_values(const WeightedKeys<Scalar>& keys, MatrixView<Scalar> sc
         Y(r, i) += scores(j, i) * keys.values(r, j);
 }
 
+/// y ← sums / den. A mean of large values, near the largest number, can be rounded beyond it.
+template <class Scalar>
+void write_mean(ColumnView<Scalar> y, const Scalar* sums, Scalar den, bool is_large) {
+  set_quotients(y.data(), sums, den, y.size());
+  for (Index r = 0; r < y.size() && is_large; ++r)
+    if (std::isinf(y[r]) && std::isfinite(sums[r])) y[r] = std::copysign(std::numeric_limits<Scalar>::max(), y[r]);
+}
+
 /// Some entries of φ of a state: columns of S, dense or their high halves, and entries of Z.
 template <class Scalar>
 struct StatePanel {
@@ -262,7 +270,7 @@ class PowerRows {
     for (Index i = first; i < first + count; ++i) {
       const auto factor = read_fraction_ * nearest_power_of_two<Scalar>(read_exponent_ - memory_.levels(n_)[i]);
       if (is_only)
-        add_scaled(i, factor);
+        add_once(i, factor);
       else
         add_partial(i, factor, is_first);
     }
@@ -290,7 +298,7 @@ class PowerRows {
       else if (is_degenerate)
         set_scaled(y.data(), sums, Scalar(0), e_);  // what is not finite shows
       else
-        write_mean(y, sums, sum);
+        write_mean(y, sums, sum, is_large_);
       reports_.report(query + i - begin_, den * static_cast<double>(gate), memory_.absolute(n_)[i] * gate, whole,
                       is_degenerate);
     }
@@ -313,11 +321,6 @@ class PowerRows {
     set_scaled(y.data(), sums, is_near ? gate * normal_power_of_two<Scalar>(static_cast<int>(whole)) : gate, e_);
     if (!is_near) set_times_power_of_two<Scalar>(y, y, whole);
   }
-  void write_mean(ColumnView<Scalar> y, const Scalar* sums, Scalar den) const {
-    for (Index r = 0; r < e_; ++r) y[r] = sums[r] / den;
-    for (Index r = 0; r < e_ && is_large_; ++r)  // a mean of values near the largest number can be rounded beyond
-      if (std::isinf(y[r]) && std::isfinite(sums[r])) y[r] = std::copysign(std::numeric_limits<Scalar>::max(), y[r]);
-  }
 
   // Takes pending contributions into the rows.
   void flush() {
@@ -333,21 +336,22 @@ class PowerRows {
     pending_ = 0;
     ++flushed_;
   }
-  void add_scaled(Index i, Scalar factor) {
-    Scalar* const sums = memory_.sums(e_, n_).col(i).data();
-    const Scalar* const partial = memory_.partial(e_, n_).col(i).data();
-    for (Index r = 0; r < e_; ++r) sums[r] += factor * partial[r];
+  void add_once(Index i, Scalar factor) {
+    add_scaled(memory_.sums(e_, n_).col(i).data(), memory_.partial(e_, n_).col(i).data(), factor, e_);
     if (has_denominators()) memory_.denominators(n_)[i] += factor * memory_.denominator_partial(n_)[i];
   }
   // The same with what rounding loses; the first time nothing has been lost yet.
   void add_partial(Index i, Scalar factor, bool is_first) {
-    const auto add = [&](Scalar* __restrict sums, Scalar* __restrict residues, const Scalar* __restrict x, Index n) {
-      for (Index r = 0; r < n; ++r) {
-        const Scalar before = sums[r], added = factor * x[r] - (is_first ? Scalar(0) : residues[r]),
-                     after = before + added;
-        residues[r] = (after - before) - added;
-        sums[r] = after;
-      }
+    const auto add = [&](Scalar* sums, Scalar* residues, const Scalar* x, Index n) {
+      for_blocks<16, 1>(n, [&](Index r, auto count) {
+        using Block = BlockOf<Scalar, decltype(count)>;
+        const Block before = Block::Map(sums + r);
+        Block added = Block::Map(x + r) * factor;
+        if (!is_first) added -= Block::Map(residues + r);
+        const Block after = before + added;
+        Block::Map(residues + r) = (after - before) - added;
+        Block::Map(sums + r) = after;
+      });
     };
     add(memory_.sums(e_, n_).col(i).data(), memory_.residues(e_, n_).col(i).data(),
         memory_.partial(e_, n_).col(i).data(), e_);

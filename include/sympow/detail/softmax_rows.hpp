@@ -86,11 +86,7 @@ class SoftmaxRows {
       } else if (is_degenerate) {
         set_scaled(y.data(), sums, Scalar(0), e_);  // what is not finite shows
       } else {
-        for (Index r = 0; r < e_; ++r) {
-          y[r] = sums[r] / den;
-          if (std::isinf(y[r]) && std::isfinite(sums[r]))
-            y[r] = std::copysign(std::numeric_limits<Scalar>::max(), y[r]);
-        }
+        write_mean(y, sums, den, headroom_ > 0);
       }
       reports_.report(query + i - begin_, static_cast<double>(den) * static_cast<double>(gate),
                       memory_.absolute(n_)[i] * gate, whole, is_degenerate);

@@ -6,16 +6,16 @@
 namespace SYMPOW_NAMESPACE::detail {
 
 /// Calls f(first, count) for consecutive blocks. `count` is `Eigen::fix<block>` for full blocks; the remainder goes
-/// through the `smaller` blocks, then as an `Index`. For short columns, where Eigen's loops of run-time length cost
-/// more than their entries.
+/// through the `smaller` blocks, and unless these end with 1 as an `Index`. For short columns, where Eigen's loops of
+/// run-time length cost more than their entries, and for loops that compilers at -O2 would go through one by one.
 template <int block = 16, int... smaller, class F>
 [[gnu::always_inline]] inline void for_blocks(Index size, F&& f) {
   Index first = 0;
   for (; first + block <= size; first += block) f(first, Eigen::fix<block>);
   if constexpr (sizeof...(smaller) > 0)
     for_blocks<smaller...>(size - first, [&](Index begin, auto count) { f(first + begin, count); });
-  else if (first < size)
-    f(first, size - first);
+  else if constexpr (block > 1)
+    if (first < size) f(first, size - first);
 }
 
 /// Rows of a block, from the type of its `count`; Dynamic for the remainder.
@@ -23,6 +23,10 @@ template <class Count>
 inline constexpr int block_size = Count::value;
 template <>
 inline constexpr int block_size<Index> = Dynamic;
+
+/// The entries of a block, from the type of its `count`.
+template <class Scalar, class Count>
+using BlockOf = Eigen::Array<Scalar, block_size<Count>, 1>;
 
 /// Σ x_i².
 template <class Scalar>
@@ -80,6 +84,24 @@ void set_entrywise_products(Scalar* y, Index y_stride, const Scalar* a, Scalar f
   }
   for (Index k = 0; k < count && i < n; ++k)
     set_entrywise_product(y + k * y_stride + i, a + i, k == 0 ? factor : Scalar(1), x + k * x_stride + i, n - i);
+}
+
+/// y_i += factor x_i.
+template <class Scalar>
+void add_scaled(Scalar* y, const Scalar* x, Scalar factor, Index size) {
+  for_blocks<16, 1>(size, [&](Index i, auto count) {
+    using Block = BlockOf<Scalar, decltype(count)>;
+    Block::Map(y + i) += Block::Map(x + i) * factor;
+  });
+}
+
+/// y_i ← x_i / divisor.
+template <class Scalar>
+void set_quotients(Scalar* y, const Scalar* x, Scalar divisor, Index size) {
+  for_blocks<16, 1>(size, [&](Index i, auto count) {
+    using Block = BlockOf<Scalar, decltype(count)>;
+    Block::Map(y + i) = Block::Map(x + i) / divisor;
+  });
 }
 
 /// y_i += x_i.
