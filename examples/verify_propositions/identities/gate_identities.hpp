@@ -328,7 +328,7 @@ inline void householder_chains(Identities& all) {
       const Index d = x.size("d", {2, 3}), T = x.size("T", {3, 4});
       const Sequence s = tokens(x, d, T);
       const Square w = kind.own_keys ? s.K : x.matrix("w", d, T);
-      const std::vector<Square> A = chain(w, x.vector("β", T));
+      const std::vector<Square> A = chain(w, ones_without(x, "β", T));
       const std::vector<Rational> a = kind.gated ? gates(x, T) : std::vector<Rational>(static_cast<std::size_t>(T), 1);
       same_sums(x, {a, A}, s, [&](Index t, Index j) {
         return Rational(product(a, t, j) * s.K.col(j).dot(product(A, t, j, d, kind.descending) * s.Q.col(t)));
@@ -343,7 +343,7 @@ inline void householder_chains(Identities& all) {
     return [weighed](Exact& x) {
       const Index d = x.size("d", {2, 3}), T = x.size("T", {2, 4});
       Sequence s = tokens(x, d, T);
-      const Numbers beta = x.vector("β", T);
+      const Numbers beta = ones_without(x, "β", T);
       Square S = Square::Zero(1, d), o(1, T);
       for (Index t = 0; t < T; ++t) {
         const Numbers k = s.K.col(t);
@@ -360,7 +360,7 @@ inline void householder_chains(Identities& all) {
     return [exchanged](Exact& x) {
       const Index d = x.size("d", {2, 3}), T = x.size("T", {3, 5});
       const Square W = x.matrix("W", d, T), gram = W.transpose() * W;
-      const Numbers beta = x.vector("β", T);
+      const Numbers beta = ones_without(x, "β", T);
       const Square D = beta.asDiagonal();
       Square U = Square::Zero(T, T);
       for (Index s = 0; s < T; ++s)

@@ -62,9 +62,13 @@ inline void same_rows(Exact& x, const Square& left, const Square& right, const s
     if (left(1, i).sign() != 0 && right(1, i).sign() != 0)
       x.equal(left(0, i) / left(1, i), right(0, i) / right(1, i), words);
 }
+/// T numbers that are 1 where a case is 0, so that the smallest one has open gates and whole strengths.
+[[nodiscard]] inline Numbers ones_without(Exact& x, const std::string& name, Index T) {
+  return Numbers::Ones(T) - x.vector("1 - " + name, T);
+}
 /// γ_1 … γ_T.
 [[nodiscard]] inline std::vector<Rational> gates(Exact& x, Index T) {
-  const Numbers gamma = x.vector("γ", T);
+  const Numbers gamma = ones_without(x, "γ", T);
   return {gamma.begin(), gamma.end()};
 }
 /// R(β_1 θ) … R(β_T θ), 2 n × 2 n: the numbers that are drawn are tan(β_i θ_n/2).

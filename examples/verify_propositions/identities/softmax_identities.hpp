@@ -180,7 +180,7 @@ inline void listed_chains(Identities& all) {
       x.about("the scores");
       const Index d = x.size("d", {2, 3}), T = x.size("T", {3, 4});
       const Square Q = x.matrix("Q", d, T), K = x.matrix("K", d, T);
-      const Numbers beta = x.vector("β", T);
+      const Numbers beta = ones_without(x, "β", T);
       std::vector<Square> H = chain(K, beta), listed = H;
       for (Index t = 0; faults.gate && t < T; ++t)
         listed[static_cast<std::size_t>(t)] = beta[t] * (one(d) - K.col(t) * K.col(t).transpose());
