@@ -131,6 +131,12 @@ inline void gates_as_distances(Identities& all) {
   };
   all.erratum("3.D3x", products(true), products(false));
   all.erratum("3.D3y", products(true), products(false));
+  all.add("3.D3m", [](Exact& x) {  // exp(-log(1 + E)) and σ(-z) = e^{-z}/(1 + e^{-z})
+    x.about("E = e^z in place of z");
+    const Rational E = x.number("E");
+    Exact::require(E.sign() > 0);
+    x.equal(number(1) / (number(1) + E), number(1) / E / (number(1) + number(1) / E));
+  });
   all.add("3.D3g", [](Exact& x) {
     const Index d = x.size("d", {2, 3}, 2);
     const Numbers a = x.vector("a", d);
@@ -377,6 +383,77 @@ inline void householder_chains(Identities& all) {
   all.add("3.D5s", compact(true));
 }
 
+/// 3.D2c, 3.D3w.fix and 3.D6c.fix: what the listings return below the diagonal.
+inline void lower_triangles(Identities& all) {
+  const auto distance = [](const Numbers& log_gates, Index i, Index j) {
+    Rational D(0);
+    for (Index s = j + 1; s <= i; ++s) D -= log_gates[s];
+    return D;
+  };
+  all.add("3.D2c", [=](Exact& x) {
+    const Index T = x.size("T", {3, 6});
+    const Rational lambda = x.number("λ");
+    const Numbers log_gates = Numbers::Constant(T, -lambda);
+    for (Index i = 0; i < T; ++i)
+      for (Index j = 0; j <= i; ++j) x.equal(-(abs(number(i - j)) * lambda), -distance(log_gates, i, j));
+  });
+  const auto differences = [](const Numbers& log_gates) {  // of the running sums
+    Numbers a = log_gates;
+    for (Index t = 1; t < a.size(); ++t) a[t] += a[t - 1];
+    return [a](Index i, Index j) { return Rational(a[i] - a[j]); };
+  };
+  all.add("3.D3w.fix", [=](Exact& x) {
+    x.about("any log gates");
+    const Index T = x.size("T", {3, 6});
+    const Numbers log_gates = x.vector("log σ", T);
+    for (Index i = 0; i < T; ++i)
+      for (Index j = 0; j <= i; ++j) x.equal(differences(log_gates)(i, j), -distance(log_gates, i, j));
+  });
+  all.add("3.D6c.fix", [=](Exact& x) {
+    x.about("any log gates");
+    const Index d = x.size("d", {2, 3}), T = x.size("T", {3, 4});
+    const Square Q = x.matrix("Q", d, T), K = x.matrix("K", d, T);
+    const std::vector<Square> H = chain(K, ones_without(x, "β", T));
+    const Numbers log_gates = x.vector("log σ", T);
+    const Square logits = recurrence(Power{1}, {{}, H}, {Q, K, one(T)});
+    for (Index i = 0; i < T; ++i)
+      for (Index j = 0; j <= i; ++j)
+        x.equal(K.col(j).dot(product(H, i, j, d) * Q.col(i)) + differences(log_gates)(i, j),
+                logits(j, i) - distance(log_gates, i, j));
+  });
+}
+
+/// 3.D4l: the listing of RoPE.
+inline void listed_rotations(Identities& all) {
+  all.add("3.D4l", [](Exact& x) {  // cos and sin of t ω by their recurrence
+    x.about("the logits");
+    const Index n = x.size("d/2", {1, 2}), T = x.size("T", {3, 4});
+    const Sequence s = tokens(x, 2 * n, T);
+    const Numbers t = x.vector("tan ω/2", n);
+    const Square R = exact::rotation(t);
+    Square cosine = Square::Ones(n, T), sine = Square::Zero(n, T);
+    for (Index u = 0; u < n; ++u)
+      for (Index i = 1; i < T; ++i) {
+        const exact::Turn<Rational> turn(t[u]);
+        cosine(u, i) = cosine(u, i - 1) * turn.cosine - sine(u, i - 1) * turn.sine;
+        sine(u, i) = sine(u, i - 1) * turn.cosine + cosine(u, i - 1) * turn.sine;
+      }
+    const auto rotate = [&](const Square& X) {
+      Square Y(2 * n, T);
+      for (Index i = 0; i < T; ++i)
+        for (Index u = 0; u < n; ++u) {
+          Y(2 * u, i) = X(2 * u, i) * cosine(u, i) - X(2 * u + 1, i) * sine(u, i);
+          Y(2 * u + 1, i) = X(2 * u, i) * sine(u, i) + X(2 * u + 1, i) * cosine(u, i);
+        }
+      return Y;
+    };
+    const Square logits = rotate(s.K).transpose() * rotate(s.Q);
+    for (Index i = 0; i < T; ++i)
+      for (Index j = 0; j < T; ++j)
+        x.equal(logits(j, i), (exact::power(R, i) * s.Q.col(i)).dot(exact::power(R, j) * s.K.col(j)));
+  });
+}
+
 }  // namespace detail::identities
 
 /// The statements of D on gates and their recurrences.
@@ -387,6 +464,8 @@ inline void gate_identities(Identities& all) {
   detail::identities::real_scores(all);
   detail::identities::householder_matrices(all);
   detail::identities::householder_chains(all);
+  detail::identities::lower_triangles(all);
+  detail::identities::listed_rotations(all);
 }
 
 }  // namespace SYMPOW_NAMESPACE::verify
