@@ -4,6 +4,7 @@
 #include "identities/attention_identities.hpp"
 #include "identities/gate_identities.hpp"
 #include "identities/gradient_identities.hpp"
+#include "identities/gradient_state_identities.hpp"
 #include "identities/real_identities.hpp"
 #include "identities/rotation_identities.hpp"
 #include "identities/softmax_identities.hpp"
@@ -21,6 +22,7 @@ namespace SYMPOW_NAMESPACE::verify {
   gate_identities(all);
   rotation_identities(all);
   gradient_identities(all);
+  gradient_state_identities(all);
   softmax_identities(all);
   table_identities(all);
   real_identities(all);

@@ -46,6 +46,8 @@ using exact::Power;
 [[nodiscard]] inline Square one(Index d) { return Square::Identity(d, d); }
 /// ‖x‖².
 [[nodiscard]] inline Rational square(const Numbers& x) { return x.dot(x); }
+/// Σ a_ij b_ij.
+[[nodiscard]] inline Rational dot(const Square& a, const Square& b) { return a.cwiseProduct(b).sum(); }
 /// A number.
 [[nodiscard]] inline Rational number(Index n) { return Rational(n); }
 
