@@ -6,6 +6,7 @@
 #include "identities/gradient_identities.hpp"
 #include "identities/gradient_state_identities.hpp"
 #include "identities/real_identities.hpp"
+#include "identities/robustness_identities.hpp"
 #include "identities/rotation_identities.hpp"
 #include "identities/softmax_identities.hpp"
 #include "identities/table_identities.hpp"
@@ -21,6 +22,7 @@ namespace SYMPOW_NAMESPACE::verify {
   tensor_identities(all);
   gate_identities(all);
   rotation_identities(all);
+  robustness_identities(all);
   gradient_identities(all);
   gradient_state_identities(all);
   softmax_identities(all);

@@ -59,14 +59,7 @@ inline void linear_recurrences(Identities& all) {
       [](Exact& x) {  // U diag(cos) V has a norm of at most 1
         const Index d = x.size("d", {2, 3});
         const Numbers y = x.vector("x", d);
-        Numbers image = y;
-        for (const char* name : {"A", "B"}) {
-          const Square U = orthogonal(x, std::string(name) + ", left", d);
-          Square C = Square::Zero(d, d);
-          for (Index i = 0; i < d; ++i) C(i, i) = exact::Turn<Rational>(x.number(std::string("cos of ") + name)).cosine;
-          image = (U * C * orthogonal(x, std::string(name) + ", right", d) * image).eval();
-        }
-        x.at_most(square(image), square(y));
+        x.at_most(square(contraction(x, "A", d) * contraction(x, "B", d) * y), square(y));
       });
   const auto lengths = [](bool strictly) {  // of the gates 1, e^{iΩ} and I - β k kᵀ with ‖k‖² β ≤ 2
     return [strictly](Exact& x) {

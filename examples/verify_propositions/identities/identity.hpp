@@ -150,6 +150,13 @@ template <class Feature>
 [[nodiscard]] inline Square orthogonal(Exact& x, const std::string& name, Index d) {
   return exact::cayley(skew(x, name, d));
 }
+/// U C V of rotations U and V and a diagonal matrix C of cosines: its norm is at most 1.
+[[nodiscard]] inline Square contraction(Exact& x, const std::string& name, Index d) {
+  const Square U = orthogonal(x, name + ", left", d), V = orthogonal(x, name + ", right", d);
+  Numbers cosines(d);
+  for (Rational& c : cosines) c = exact::Turn<Rational>(x.number("cos of " + name)).cosine;
+  return U * cosines.asDiagonal() * V;
+}
 /// A ⊗ B.
 [[nodiscard]] inline Square kronecker(const Square& a, const Square& b) {
   Square product(a.rows() * b.rows(), a.cols() * b.cols());
