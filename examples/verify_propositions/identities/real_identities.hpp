@@ -61,6 +61,97 @@ inline void exponents(Identities& all) {
   });
 }
 
+/// Σ_j w_j v_j and Σ_j w_j.
+struct WeightedSums {
+  Enclosure values{number(0)}, weights{number(0)};
+  void add(const Enclosure& weight, const Rational& value) {
+    values = values + weight * Enclosure(value), weights = weights + weight;
+  }
+};
+
+/// 3.D5e: scores s_j of a row, an exponential of an exponential for one that is shifted by the first score.
+inline void repeated_exponentials(Identities& all) {
+  const auto row = [](bool printed) {
+    return [printed](Exact& x) {
+      const Index T = x.size("T", {2, 4});
+      const Numbers v = x.vector("v", T);
+      WeightedSums found, expected;
+      Rational first(0);
+      for (Index j = 0; j < T; ++j) {
+        const Rational score = small_number(x, "s_" + std::to_string(j + 1));
+        if (j == 0) first = score;
+        const Enclosure once = exact::exponential(score);
+        expected.add(once, v[j]);
+        found.add(printed ? exact::exponential(once) : exact::exponential(score - first), v[j]);
+      }
+      x.meet(found.values * expected.weights, expected.values * found.weights, "a row times both sums:");
+    };
+  };
+  all.erratum("3.D5e", row(true), row(false));
+}
+
+/// T7 and T9: whole turns.
+inline void whole_turns(Identities& all) {
+  const auto of_turns = [](Index n) { return Enclosure(number(2 * n)) * exact::pi(); };
+  all.add("T7", [=](Exact& x) {  // θ_1 = 2π/N^0
+    x.about("cos iθ_1 and sin iθ_1");
+    const Enclosure angle = of_turns(x.integer("i", 0, 3));
+    x.meet(exact::cosine(angle), number(1)), x.meet(exact::sine(angle), number(0));
+  });
+  all.add("T9", [=](Exact& x) {
+    const Index T = x.size("T", {3, 6});
+    Rational mu(0);
+    Enclosure reduced(mu);
+    for (Index i = 0; i < T; ++i) {
+      const Rational step = small_number(x, "β_" + std::to_string(i + 1) + " θ");
+      mu += step, reduced = reduced + Enclosure(step);
+      const double middle = reduced.low.to_double();
+      reduced = reduced - of_turns(std::lround(middle / 6.283185307179586));
+    }
+    x.at_most(Enclosure(number(-4)), reduced), x.at_most(reduced, Enclosure(number(4)));
+    x.meet(exact::cosine(reduced), exact::cosine(mu)), x.meet(exact::sine(reduced), exact::sine(mu));
+  });
+}
+
+/// AL5 and AL6: Taylor's polynomials in the place of e^x.
+inline void taylor_polynomials(Identities& all) {
+  // What the polynomial of this degree leaves out of e^s is at most t^{n+1}/(n+1)! e^t for |s| ≤ t, n = degree.
+  const auto rest = [](const Rational& t, int degree) {
+    Rational term(1);
+    for (int n = 1; n <= degree + 1; ++n) term *= t / number(n);
+    return term * exact::exponential(t).high;
+  };
+  all.add("AL5", [=](Exact& x) {  // m(q) and m(k) of all degrees, with weights W_α/n! = 1/(α_1! α_2!)
+    const Rational q[] = {small_number(x, "q_1"), small_number(x, "q_2")},
+                   k[] = {small_number(x, "k_1") / number(4), small_number(x, "k_2") / number(4)};
+    Rational sum(0), first(1);
+    for (int a = 0; a <= 24; first *= q[0] * k[0] / number(++a)) {
+      Rational term = first;
+      for (int b = 0; a + b <= 24; term *= q[1] * k[1] / number(++b)) sum += term;
+    }
+    const Rational left = rest(abs(q[0] * k[0]) + abs(q[1] * k[1]), 24);
+    x.meet({sum - left, sum + left}, exact::exponential(q[0] * k[0] + q[1] * k[1]));
+  });
+  all.add("AL6", [=](Exact& x) {
+    const Index T = x.size("T", {2, 4});
+    const Rational t(36, 25), delta = rest(t, 6), gamma = Rational(x.integer("10 γ", 0, 10), 10);
+    const Numbers v = x.vector("v", T);
+    WeightedSums polynomial, softmax;
+    for (Index j = 0; j < T; ++j) {
+      const Rational s = Rational(x.integer("s_" + std::to_string(j + 1) + " · 25", -36, 36), 25);
+      Rational sum(1), term(1);
+      for (int n = 1; n <= 6; ++n) sum += term *= s / number(n);
+      const Rational b = power(gamma, static_cast<int>(T - 1 - j));
+      polynomial.add(b * sum, v[j]), softmax.add(b * exact::exponential(s), v[j]);
+    }
+    const Enclosure apart = polynomial.values * softmax.weights - softmax.values * polynomial.weights,
+                    allowed = Enclosure(number(2) * delta / (number(1) - delta) * v.cwiseAbs().maxCoeff()) *
+                              polynomial.weights * softmax.weights;
+    Exact::require(square(v).sign() > 0);
+    x.at_most(apart, allowed), x.at_most(Enclosure(number(0)) - apart, allowed);
+  });
+}
+
 /// 3.G4, 4.11 and 4.11s: exponentials of matrices.
 inline void matrix_exponentials(Identities& all) {
   const auto products = [](bool commute) {  // D_1 = d diag(1, 0) and D_2 = e P, P = ½ [1, 1; 1, 1]; or both diagonal
@@ -118,12 +209,92 @@ inline void matrix_exponentials(Identities& all) {
   });
 }
 
+/// A skew matrix of numbers of at most 2 in size.
+[[nodiscard]] inline Square small_skew(Exact& x, const std::string& name, Index d) {
+  Square S = Square::Zero(d, d);
+  for (Index i = 0; i < d; ++i)
+    for (Index j = 0; j < i; ++j) {
+      S(i, j) = small_number(x, name + "_" + std::to_string(i + 1) + std::to_string(j + 1));
+      S(j, i) = -S(i, j);
+    }
+  return S;
+}
+/// e^M, whose norm is at most the largest sum of a row of |M|.
+[[nodiscard]] inline MatrixExponential exponential_of(const Square& M) {
+  return {M, M.cwiseAbs().rowwise().sum().maxCoeff()};
+}
+/// e^{-A} e^B - e^{B-A}, entry by entry.
+class SplitExponential {
+ public:
+  SplitExponential(const Square& A, const Square& B)
+      : d_(A.rows()), left_(exponential_of(-A)), right_(exponential_of(B)), whole_(exponential_of(B - A)) {}
+  [[nodiscard]] Enclosure product(Index i, Index j) const {
+    Enclosure sum(number(0));
+    for (Index k = 0; k < d_; ++k) sum = sum + left_(i, k) * right_(k, j);
+    return sum;
+  }
+  [[nodiscard]] Enclosure whole(Index i, Index j) const { return whole_(i, j); }
+
+ private:
+  Index d_;
+  MatrixExponential left_, right_, whole_;
+};
+
+/// 4.12m, 4.27b and 4.29: turns that do not commute.
+inline void turns_that_do_not_commute(Identities& all) {
+  all.add("4.12m", [](Exact& x) {
+    x.about("r = e_1, s = e_2");
+    const Index d = x.size("d", {3, 4}, 3);
+    const Square A = small_skew(x, "L_1", d);
+    const SplitExponential split(A, small_skew(x, "L_2", d));
+    for (Index i = 0; i < d; ++i)
+      for (Index j = 0; j < d; ++j) x.meet(split.product(i, j), split.whole(i, j), "an entry:");
+  });
+  all.add("4.29", [](Exact& x) {  // ‖C‖ = ‖C‖_F/√2 of the skew C = [A, B]
+    x.about("d = 3");
+    const Square A = small_skew(x, "A", 3), B = small_skew(x, "B", 3), C = A * B - B * A;
+    const Numbers y = x.vector("x", 3);
+    const SplitExponential split(A, B);
+    Enclosure apart(number(0));
+    for (Index i = 0; i < 3; ++i) {
+      Enclosure entry(number(0));
+      for (Index j = 0; j < 3; ++j) entry = entry + (split.product(i, j) - split.whole(i, j)) * Enclosure(y[j]);
+      apart = apart + entry * entry;
+    }
+    Exact::require(dot(C, C).sign() > 0 && square(y).sign() > 0);
+    x.at_most(apart, dot(C, C) / number(8) * square(y));
+  });
+  // R(s) for L_2 = -½ [0 I; -I 0] turns the planes of coordinates 0, 2 and 1, 3 by ½; Π keeps 0 and 1.
+  const auto deviation = [](Exact& x) {
+    Square L = Square::Zero(4, 4);
+    L(0, 2) = L(1, 3) = Rational(-1, 2), L(2, 0) = L(3, 1) = Rational(1, 2);
+    const MatrixExponential turn(L, Rational(1, 2));
+    const Enclosure sine = exact::sine(Rational(1, 2));
+    x.meet(turn(0, 0), exact::cosine(Rational(1, 2))), x.meet(turn(2, 0), sine);
+    return Enclosure(number(1)) - turn(0, 0) * turn(0, 0);
+  };
+  all.erratum(
+      "4.27b",
+      [=](Exact& x) {  // a bound C τ/2 for the commutator τ/2
+        const Rational tau = number(1) / number(x.integer("1/τ", 1, 99));
+        x.at_most(deviation(x), number(x.integer("C", 1, 99)) * tau / number(2), "the deviation:");
+      },
+      [=](Exact& x) {
+        const Enclosure sine = exact::sine(Rational(1, 2)), found = deviation(x);
+        x.meet(found, sine * sine), x.at_most(found, Rational(1, 4));
+      });
+}
+
 }  // namespace detail::identities
 
 /// What is certified.
 inline void real_identities(Identities& all) {
   detail::identities::exponents(all);
+  detail::identities::repeated_exponentials(all);
+  detail::identities::whole_turns(all);
+  detail::identities::taylor_polynomials(all);
   detail::identities::matrix_exponentials(all);
+  detail::identities::turns_that_do_not_commute(all);
 }
 
 }  // namespace SYMPOW_NAMESPACE::verify
