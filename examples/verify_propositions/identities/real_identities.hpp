@@ -240,6 +240,59 @@ class SplitExponential {
   MatrixExponential left_, right_, whole_;
 };
 
+/// grad.O2: along E = Σ_k r_k E_k the slope of e^A, A = Σ_k r_k L_k, stands beside e^A in exp [A, E; 0, A].
+inline void slope_of_exponentials(Identities& all) {
+  struct Eigenvector {  // Re w + i Im w, A w = iω w
+    Numbers re, im;
+    Rational omega, squared;
+    /// wᴴ M v, real and imaginary.
+    [[nodiscard]] std::pair<Rational, Rational> form(const Square& M, const Eigenvector& v) const {
+      return {re.dot(M * v.re) + im.dot(M * v.im), re.dot(M * v.im) - im.dot(M * v.re)};
+    }
+  };
+  const auto eigenvectors = [](const Family& f, const Rational& r, const Rational& s) {
+    std::vector<Eigenvector> all;
+    const Numbers none = Numbers::Zero(f.dimension());
+    for (Index u = 0; u < f.planes; ++u)
+      for (const Index sign : {1, -1})
+        all.push_back({f.U.col(2 * u), number(-sign) * f.U.col(2 * u + 1),
+                       number(sign) * (r * f.lambda(0, u) + s * f.lambda(1, u)), number(2)});
+    for (Index n = 0; n < f.null; ++n) all.push_back({f.null_basis().col(n), none, number(0), number(1)});
+    return all;
+  };
+  all.add("grad.O2", [=](Exact& x) {
+    const auto tenths = [&](const std::string& name, Index rows, Index columns, Index most) -> Square {
+      return x.integers(name + " · 10", rows, columns, -most, most).cast<Rational>() / number(10);
+    };
+    const Index m = x.size("m", {1, 2}), T = x.size("T", {2, 1}), d = m + 2;
+    const Square any = tenths("S of U", d, d, 5), U = exact::cayley(Square(any - any.transpose()));
+    const Family f{m, d - 2 * m, U, tenths("λ", 2, m, 10)};
+    const Square first = tenths("E_1", d, d, 1), second = tenths("E_2", d, d, 1), positions = tenths("r", 2, T, 10);
+    Enclosure expected(number(0)), found = expected;
+    for (Index i = 0; i < T; ++i) {
+      const Rational r = positions(0, i), s = positions(1, i);
+      const Square dR = x.matrix("dR_" + std::to_string(i + 1), d, d), E = r * first + s * second;
+      Square pair = kronecker(one(2), r * f.generator(0) + s * f.generator(1));
+      pair.topRightCorner(d, d) = E;
+      const MatrixExponential both = exponential_of(pair);
+      for (Index a = 0; a < d; ++a)
+        for (Index b = 0; b < d; ++b) expected = expected + Enclosure(dR(a, b)) * both(a, d + b);
+      const auto w = eigenvectors(f, r, s);
+      for (const Eigenvector& a : w)
+        for (const Eigenvector& b : w) {
+          const auto [p, q] = a.form(dR, b);
+          const auto [u, v] = a.form(E, b);
+          const Rational half = (a.omega - b.omega) / number(2), mean = (a.omega + b.omega) / number(2),
+                         size = a.squared * b.squared;
+          const Enclosure sinc = half.sign() == 0 ? number(1) : exact::sine(half) * Enclosure(number(1) / half);
+          found = found + sinc * (exact::cosine(mean) * Enclosure((p * u + q * v) / size) +
+                                  exact::sine(mean) * Enclosure((q * u - p * v) / size));
+        }
+    }
+    x.meet(found, expected);
+  });
+}
+
 /// 4.12m, 4.27b and 4.29: turns that do not commute.
 inline void turns_that_do_not_commute(Identities& all) {
   all.add("4.12m", [](Exact& x) {
@@ -294,6 +347,7 @@ inline void real_identities(Identities& all) {
   detail::identities::whole_turns(all);
   detail::identities::taylor_polynomials(all);
   detail::identities::matrix_exponentials(all);
+  detail::identities::slope_of_exponentials(all);
   detail::identities::turns_that_do_not_commute(all);
 }
 
