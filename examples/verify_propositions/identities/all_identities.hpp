@@ -2,6 +2,7 @@
 #pragma once
 
 #include "identities/attention_identities.hpp"
+#include "identities/backward_identities.hpp"
 #include "identities/gate_identities.hpp"
 #include "identities/gradient_identities.hpp"
 #include "identities/gradient_state_identities.hpp"
@@ -25,6 +26,7 @@ namespace SYMPOW_NAMESPACE::verify {
   robustness_identities(all);
   gradient_identities(all);
   gradient_state_identities(all);
+  backward_identities(all);
   softmax_identities(all);
   table_identities(all);
   real_identities(all);

@@ -24,25 +24,36 @@ namespace detail::identities {
   return x;
 }
 
-/// grad.O4: X ← A_1 … A_n X of A_t = I - β_t w_t w_tᵀ, token by token and in compact form.
+/// T = (I + D U)⁻¹ D of A_1 … A_n = I - W T Wᵀ, A_t = I - β_t w_t w_tᵀ, U = striu(WᵀW).
+[[nodiscard]] inline Square compact_chain(const Square& W, const Square& D) {
+  const Square I = one(W.cols());
+  return exact::inverse(Square(I + D * triangle(W.transpose() * W, true))) * D;
+}
+
+/// grad.O4 and grad.X7: X ← A_1 … A_n X, token by token and in compact form, with w inside T or without.
 inline void slope_of_chains(Identities& all) {
-  all.add("grad.O4", [](Exact& x) {
-    const Index d = x.size("d", {2, 3}), n = x.size("n", {2, 4}), columns = 2;
-    const Matrix<Slope> w = moving(x, "w", d, n), beta = moving(x, "β", n, 1), X = moving(x, "X", d, columns);
-    const Square dY = x.matrix("dY", d, columns);
-    Matrix<Slope> Y = X;
-    for (Index t = n - 1; t >= 0; --t) Y -= (beta(t, 0) * (w.col(t) * (w.col(t).transpose() * Y))).eval();
-    const Square W = exact::values(w), D = exact::values(beta).col(0).asDiagonal(), x0 = exact::values(X), I = one(n);
-    const Square U = triangle(W.transpose() * W, true), T = exact::inverse(Square(I + D * U)) * D;
-    const Square dT = -triangle((W.transpose() * dY) * (W.transpose() * x0).transpose(), false);
-    const Square dU = -triangle(T.transpose() * dT * T.transpose(), true);
-    const Square dW = W * (dU + dU.transpose()) - dY * (T * W.transpose() * x0).transpose() -
-                      x0 * (T.transpose() * W.transpose() * dY).transpose();
-    const Square d_beta = (I - T * U).transpose() * dT * (I - U * T).transpose(),
-                 dX = dY - W * T.transpose() * W.transpose() * dY;
-    x.equal(dot(dY, exact::slopes(Y)),
-            dot(dW, exact::slopes(w)) + dot(dX, exact::slopes(X)) + d_beta.diagonal().dot(exact::slopes(beta).col(0)));
-  });
+  const auto compact = [](bool with_strict_products) {
+    return [with_strict_products](Exact& x) {
+      const Index d = x.size("d", {2, 3}), n = x.size("n", {2, 4}), columns = 2;
+      const Matrix<Slope> w = moving(x, "w", d, n), X = moving(x, "X", d, columns),
+                          beta = exact::along<Rational>(ones_without(x, "β", n), x.vector("δβ", n));
+      const Square dY = x.matrix("dY", d, columns);
+      Matrix<Slope> Y = X;
+      for (Index t = n - 1; t >= 0; --t) Y -= (beta(t, 0) * (w.col(t) * (w.col(t).transpose() * Y))).eval();
+      const Square W = exact::values(w), D = exact::values(beta).col(0).asDiagonal(), x0 = exact::values(X), I = one(n);
+      const Square U = triangle(W.transpose() * W, true), T = compact_chain(W, D);
+      const Square dT = -triangle((W.transpose() * dY) * (W.transpose() * x0).transpose(), false);
+      const Square dU = -triangle(T.transpose() * dT * T.transpose(), true);
+      Square dW = -dY * (T * W.transpose() * x0).transpose() - x0 * (T.transpose() * W.transpose() * dY).transpose();
+      if (with_strict_products) dW += W * (dU + dU.transpose());
+      const Square d_beta = (I - T * U).transpose() * dT * (I - U * T).transpose(),
+                   dX = dY - W * T.transpose() * W.transpose() * dY;
+      x.equal(dot(dW, exact::slopes(w)) + dot(dX, exact::slopes(X)) + d_beta.diagonal().dot(exact::slopes(beta).col(0)),
+              dot(dY, exact::slopes(Y)));
+    };
+  };
+  all.add("grad.O4", compact(true));
+  all.add("grad.X7", compact(false));
 }
 
 /// grad.O5: scores (Σ_c k_c q_c Π a_c)³ Π γ.
@@ -242,6 +253,16 @@ struct TurnedCall {
     for (auto& R : turns) R = still(exact::values(R));
     angles.setZero(), mu.setZero();
   }
+  /// The same, of which the first tokens turn.
+  void turn_only(Index count) {
+    const Square kept = angles.leftCols(count);
+    stop();
+    angles.leftCols(count) = kept;
+    for (Index t = 0; t < count; ++t) {
+      auto& R = turns[static_cast<std::size_t>(t)];
+      R = exact::along<Rational>(exact::values(R), turning(kept.col(t)) * exact::values(R));
+    }
+  }
   /// The gradients of S and μ.
   [[nodiscard]] std::pair<Square, Numbers> of_state() const {
     TurnedCall call = *this;
@@ -274,13 +295,7 @@ inline void slopes_through_states(Identities& all) {
   const auto two_calls = [drawn](bool with_frame) {
     return [=](Exact& x) {
       TurnedCall whole = drawn(x);
-      if (!with_frame) {  // β and θ of the first call alone
-        const Square angles = whole.angles, nothing = Square::Zero(angles.rows(), angles.cols() - 1);
-        whole.stop(), whole.d_mu.setZero();
-        whole.angles.col(0) = angles.col(0);
-        const Square R = exact::values(whole.turns[0]);
-        whole.turns[0] = exact::along<Rational>(R, turning(angles.col(0)) * R);
-      }
+      if (!with_frame) whole.turn_only(1), whole.d_mu.setZero();  // β and θ of the first call alone
       TurnedCall early = whole.part(0, 1), late = whole.part(1, whole.size() - 1), end = early;
       static_cast<void>(end.advance());
       late.S = still(exact::values(end.S)), late.frame = still(exact::values(end.frame)), late.mu.setZero();
