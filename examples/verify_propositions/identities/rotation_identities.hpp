@@ -149,23 +149,25 @@ inline void complex_parts(Identities& all) {
   });
 }
 
-/// 4.4 to 4.8b: the eigenvectors v = (e + f)/2 + i (e - f)/2 of planes e, f = L e/λ, times a phase.
-inline void complex_eigenvectors(Identities& all) {
-  struct Vectors {
-    Family f;
-    Square Re, Im;  // a plane a column
-    explicit Vectors(Exact& x) : f(Family::drawn(x)), Re(f.dimension(), f.planes), Im(Re) {
-      const Numbers t = x.vector("tan of half a phase", f.planes);
-      for (Index u = 0; u < f.planes; ++u) {
-        const exact::Turn<Rational> phase(t[u]);
-        const Numbers a = (f.U.col(2 * u) + f.U.col(2 * u + 1)) / number(2),
-                      b = (f.U.col(2 * u) - f.U.col(2 * u + 1)) / number(2);
-        Re.col(u) = phase.cosine * a - phase.sine * b;
-        Im.col(u) = phase.sine * a + phase.cosine * b;
-      }
+/// The eigenvectors v = (e + f)/2 + i (e - f)/2 of planes e, f = L e/λ, times a phase.
+struct Vectors {
+  Family f;
+  Square Re, Im;  // a plane a column
+  explicit Vectors(Exact& x) : f(Family::drawn(x)), Re(f.dimension(), f.planes), Im(Re) {
+    const Numbers t = x.vector("tan of half a phase", f.planes);
+    for (Index u = 0; u < f.planes; ++u) {
+      const exact::Turn<Rational> phase(t[u]);
+      const Numbers a = (f.U.col(2 * u) + f.U.col(2 * u + 1)) / number(2),
+                    b = (f.U.col(2 * u) - f.U.col(2 * u + 1)) / number(2);
+      Re.col(u) = phase.cosine * a - phase.sine * b;
+      Im.col(u) = phase.sine * a + phase.cosine * b;
     }
-    [[nodiscard]] Square frequencies(Index k) const { return Numbers(f.lambda.row(k).transpose()).asDiagonal(); }
-  };
+  }
+  [[nodiscard]] Square frequencies(Index k) const { return Numbers(f.lambda.row(k).transpose()).asDiagonal(); }
+};
+
+/// 4.4 and 4.7 to 4.8b.
+inline void complex_eigenvectors(Identities& all) {
   all.add("4.4", [](Exact& x) {  // the real and the imaginary part of V* L V, V = (v, v̄)
     const Vectors v(x);
     const Index m = v.f.planes;
@@ -214,11 +216,19 @@ inline void complex_eigenvectors(Identities& all) {
     };
   };
   all.erratum("4.8b", action(true), action(false));
+}
+
+/// 4.4p: where a frequency repeats.
+inline void repeated_frequencies(Identities& all) {
+  const auto drawn = [](Exact& x) {
+    Vectors v(x);
+    v.f.lambda = Square::Constant(2, v.f.planes, x.number("λ"));
+    return v;
+  };
   all.erratum(
       "4.4p",
-      [](Exact& x) {  // any basis of the eigenvectors for -iλ
-        Vectors v(x);
-        v.f.lambda = Square::Constant(2, v.f.planes, x.number("λ"));
+      [drawn](Exact& x) {  // any basis of the eigenvectors for -iλ
+        const Vectors v = drawn(x);
         const Square mixed = orthogonal(x, "S of v", v.f.planes), A = v.Re * mixed, B = -v.Im * mixed;
         x.equal(v.f.generator(0) * A, B * v.frequencies(0));
         const Square real = v.Re.transpose() * A - v.Im.transpose() * B,
@@ -230,9 +240,8 @@ inline void complex_eigenvectors(Identities& all) {
           x.equal(most, number(1), "|⟨v̄, v_j⟩|² of the nearest v̄:");
         }
       },
-      [](Exact& x) {  // (√2 Im v, √2 Re v), any basis for iλ
-        Vectors v(x);
-        v.f.lambda = Square::Constant(2, v.f.planes, x.number("λ"));
+      [drawn](Exact& x) {  // (√2 Im v, √2 Re v), any basis for iλ
+        const Vectors v = drawn(x);
         const Square mixed = orthogonal(x, "S of v", v.f.planes);
         Square C(v.f.dimension(), 2 * v.f.planes), J = Square::Zero(C.cols(), C.cols());
         C << v.Im * mixed, v.Re * mixed;
@@ -482,6 +491,7 @@ inline void rotation_identities(Identities& all) {
   detail::identities::joint_blocks(all);
   detail::identities::complex_parts(all);
   detail::identities::complex_eigenvectors(all);
+  detail::identities::repeated_frequencies(all);
   detail::identities::structured_rotations(all);
   detail::identities::cayley_transforms(all);
   detail::identities::block_identities(all);
