@@ -3,6 +3,7 @@
 
 #include "identities/attention_identities.hpp"
 #include "identities/backward_identities.hpp"
+#include "identities/feature_identities.hpp"
 #include "identities/gate_identities.hpp"
 #include "identities/gradient_identities.hpp"
 #include "identities/gradient_state_identities.hpp"
@@ -29,6 +30,7 @@ namespace SYMPOW_NAMESPACE::verify {
   backward_identities(all);
   softmax_identities(all);
   table_identities(all);
+  feature_identities(all);
   real_identities(all);
   return all;
 }

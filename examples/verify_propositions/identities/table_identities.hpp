@@ -1,4 +1,4 @@
-// Over the rational numbers: the tables' cells to their printed digits, and formulas in which exponentials cancel.
+// Over the rational numbers: the tables' cells to their printed digits, listings and rates.
 #pragma once
 
 #include "identities/attention_identities.hpp"
@@ -286,59 +286,9 @@ inline void rates(Identities& all) {
   });
 }
 
-/// 4.P1 to 4.P4: means and mean squares of features by those of e^{w·z}, e^{‖z‖²/2}. a = e^{‖x‖²}, b = e^{‖y‖²} and
-/// c = e^{x·y} are any numbers that go together; e^{‖x+y‖²} = a b c², e^{‖x-y‖²} = a b/c².
-inline void random_features(Identities& all) {
-  struct Exponentials {
-    Rational a, b, c;
-    explicit Exponentials(Exact& x) {
-      x.about("a = e^{‖x‖²}, b = e^{‖y‖²} and c = e^{x·y} in place of x and y");
-      a = x.number("a"), b = x.number("b"), c = x.number("c");
-    }
-  };
-  const auto one_1 = number(1), two = number(2);
-  const auto on = [](auto check) {
-    return [check](Exact& x) {
-      const Exponentials e(x);
-      check(x, e.a, e.b, e.c);
-    };
-  };
-  all.erratum(
-      "4.P1",
-      [](Exact& x) {  // squares of the means, at ‖x‖ = ‖y‖
-        const Rational a = number(x.integer("a", 2, 99)), c = x.number("c");
-        Exact::require(number(1) <= a * c && c <= a && c.sign() > 0);
-        x.equal(a * a * (a * a * c * c), c * c, "the squared mean for SM²:");
-      },
-      on([=](Exact& x, const Rational& a, const Rational& b, const Rational& c) {
-        x.equal(one_1 / (a * b) * (a * b * c * c), c * c);
-      }));
-  all.erratum(
-      "4.P2",
-      [](Exact& x) {  // of one feature, for y of the length of x: 1/a ≤ c ≤ a
-        const Rational a = number(x.integer("a", 2, 99)), c = x.number("c"), other = x.number("another c");
-        for (const Rational& at : {c, other}) Exact::require(number(1) <= a * at && at <= a && at.sign() > 0);
-        x.equal(a * a * power(c, 3) - c, a * a * power(other, 3) - other, "MSE/SM at two SM:");
-      },
-      on([=](Exact& x, const Rational& a, const Rational& b, const Rational& c) {
-        const Rational second = one_1 / (a * b) * power(a * b * c * c, 2);  // E of the squared product
-        x.equal(second - c * c, a * b * c * c * c * c * (one_1 - one_1 / (a * b * c * c)));
-        x.equal(second - c * c, a * b * power(c, 4) - c * c);
-      }));
-  all.add("4.P3", on([=](Exact& x, const Rational& a, const Rational& b, const Rational& c) {
-            const Rational far = c * c / (a * b);  // e^{-‖x-y‖²}
-            x.equal(a * b * (one_1 + far * far) / two - c * c, a * b * c * c / (c * c) * power(one_1 - far, 2) / two);
-          }));
-  all.add("4.P4", on([=](Exact& x, const Rational& a, const Rational& b, const Rational& c) {
-            const Rational rho = a * b * c * c;
-            x.equal((one_1 + rho * rho) / (two * a * b) - c * c,
-                    (one_1 - one_1 / rho) * (a * b * power(c, 4) - c * c) / two);
-          }));
-}
-
 }  // namespace detail::identities
 
-/// The cells of C's tables, rates of rotation, and features of E whose exponentials cancel.
+/// The cells of C's tables, its listings, and rates of rotation.
 inline void table_identities(Identities& all) {
   detail::identities::tables_of_states(all);
   detail::identities::tables_of_models(all);
@@ -346,7 +296,6 @@ inline void table_identities(Identities& all) {
   detail::identities::listings(all);
   detail::identities::listings_of_embeddings(all);
   detail::identities::rates(all);
-  detail::identities::random_features(all);
 }
 
 }  // namespace SYMPOW_NAMESPACE::verify
