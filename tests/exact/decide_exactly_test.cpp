@@ -125,6 +125,11 @@ TEST_CASE("numbers between two rational ones certify", "[exact]") {
   REQUIRE((exact::sine(pi).meets(Rational(0)) && !exact::sine(pi).meets(Rational(1, 1000000000))));
   REQUIRE((exact::exponential(exact::Enclosure(0, 1)).meets(e) && exact::exponential(exact::Enclosure(0, 1)).meets(1)));
   REQUIRE(!exact::exponential(exact::Enclosure(0, 1)).meets(Rational(3)));
+  for (const Rational& x : {Rational(0), Rational(2), Rational(1, 1000000000), Rational(100000000000000)}) {
+    const exact::Enclosure root = exact::root(x);
+    REQUIRE(((root * root).meets(x) && root.width() <= Rational(1, 1000000000000) * root.high));
+  }
+  REQUIRE_THROWS_AS(exact::root(Rational(-1)), InvalidArgument);
 
   const auto law = [](bool fault) {
     return [fault](auto& x) {

@@ -234,6 +234,16 @@ class SplitExponential {
     return sum;
   }
   [[nodiscard]] Enclosure whole(Index i, Index j) const { return whole_(i, j); }
+  /// ‖(e^{-A} e^B - e^{B-A}) y‖².
+  [[nodiscard]] Enclosure squared_image(const Numbers& y) const {
+    Enclosure sum(number(0));
+    for (Index i = 0; i < d_; ++i) {
+      Enclosure entry(number(0));
+      for (Index j = 0; j < d_; ++j) entry = entry + (product(i, j) - whole(i, j)) * Enclosure(y[j]);
+      sum = sum + entry * entry;
+    }
+    return sum;
+  }
 
  private:
   Index d_;
@@ -293,7 +303,7 @@ inline void slope_of_exponentials(Identities& all) {
   });
 }
 
-/// 4.12m, 4.27b and 4.29: turns that do not commute.
+/// 4.12m and 4.29: turns that do not commute.
 inline void turns_that_do_not_commute(Identities& all) {
   all.add("4.12m", [](Exact& x) {
     x.about("r = e_1, s = e_2");
@@ -307,16 +317,68 @@ inline void turns_that_do_not_commute(Identities& all) {
     x.about("d = 3");
     const Square A = small_skew(x, "A", 3), B = small_skew(x, "B", 3), C = A * B - B * A;
     const Numbers y = x.vector("x", 3);
-    const SplitExponential split(A, B);
-    Enclosure apart(number(0));
-    for (Index i = 0; i < 3; ++i) {
-      Enclosure entry(number(0));
-      for (Index j = 0; j < 3; ++j) entry = entry + (split.product(i, j) - split.whole(i, j)) * Enclosure(y[j]);
-      apart = apart + entry * entry;
-    }
     Exact::require(dot(C, C).sign() > 0 && square(y).sign() > 0);
-    x.at_most(apart, dot(C, C) / number(8) * square(y));
+    x.at_most(SplitExponential(A, B).squared_image(y), dot(C, C) / number(8) * square(y));
   });
+}
+
+/// 4.30 to 4.31a for three generators of turns of space: ‖C‖ = ‖C‖_F/√2 for skew C.
+inline void sizes_of_commutators(Identities& all) {
+  struct Generators {
+    std::vector<Square> L;
+    Numbers r{3}, s{3};
+    explicit Generators(Exact& x) {
+      x.about("d = 3");
+      for (Index k = 0; k < 3; ++k) {
+        const std::string index = std::to_string(k + 1);
+        L.push_back(small_skew(x, "L_" + index, 3) / number(2));
+        r[k] = small_number(x, "r_" + index) / number(2), s[k] = small_number(x, "s_" + index) / number(2);
+      }
+    }
+    [[nodiscard]] static Square commutator(const Square& a, const Square& b) { return a * b - b * a; }
+    [[nodiscard]] static Rational squared_norm(const Square& C) { return dot(C, C) / number(2); }
+    [[nodiscard]] Square at(const Numbers& p) const { return p[0] * L[0] + p[1] * L[1] + p[2] * L[2]; }
+    [[nodiscard]] Rational squared(Index a, Index b) const {
+      return squared_norm(commutator(L[static_cast<std::size_t>(a)], L[static_cast<std::size_t>(b)]));
+    }
+    /// ‖[A(r), A(s)]‖.
+    [[nodiscard]] Enclosure whole() const { return exact::root(squared_norm(commutator(at(r), at(s)))); }
+    /// Σ_ab |r_a| |s_b| ε_ab.
+    [[nodiscard]] Enclosure sum() const {
+      Enclosure sum(number(0));
+      for (Index a = 0; a < 3; ++a)
+        for (Index b = 0; b < 3; ++b) sum = sum + Enclosure(abs(r[a] * s[b])) * exact::root(squared(a, b));
+      return sum;
+    }
+    /// Σ_{a<b} |r_a s_b - r_b s_a| ε_ab.
+    [[nodiscard]] Enclosure areas() const {
+      Enclosure sum(number(0));
+      for (Index a = 0; a < 3; ++a)
+        for (Index b = a + 1; b < 3; ++b)
+          sum = sum + Enclosure(abs(r[a] * s[b] - r[b] * s[a])) * exact::root(squared(a, b));
+      return sum;
+    }
+  };
+  all.add("4.30", [](Exact& x) {
+    const Generators g(x);
+    x.at_most(g.whole(), g.sum());
+  });
+  all.add("4.31a", [](Exact& x) {
+    const Generators g(x);
+    x.at_most(g.whole(), g.areas()), x.at_most(g.areas(), g.sum());
+  });
+  all.add("4.31", [](Exact& x) {
+    const Generators g(x);
+    const Rational largest = std::max({g.squared(0, 1), g.squared(0, 2), g.squared(1, 2)}),
+                   lengths = g.r.cwiseAbs().sum() * g.s.cwiseAbs().sum();
+    const Numbers y = x.vector("x", 3);
+    x.at_most(SplitExponential(g.at(g.r), g.at(g.s)).squared_image(y),
+              largest * lengths * lengths / number(4) * square(y));
+  });
+}
+
+/// 4.27b: generators that leave the space of the projector.
+inline void leaving_generators(Identities& all) {
   // R(s) for L_2 = -½ [0 I; -I 0] turns the planes of coordinates 0, 2 and 1, 3 by ½; Π keeps 0 and 1.
   const auto deviation = [](Exact& x) {
     Square L = Square::Zero(4, 4);
@@ -349,6 +411,8 @@ inline void real_identities(Identities& all) {
   detail::identities::matrix_exponentials(all);
   detail::identities::slope_of_exponentials(all);
   detail::identities::turns_that_do_not_commute(all);
+  detail::identities::sizes_of_commutators(all);
+  detail::identities::leaving_generators(all);
 }
 
 }  // namespace SYMPOW_NAMESPACE::verify

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <algorithm>
+#include <cmath>
 
 #include <sympow/core/rational.hpp>
 
@@ -82,6 +83,15 @@ inline void check_argument(const Rational& x) {
     return Enclosure(sum - power, sum + power);
   };
   return Enclosure(16) * arctan(5) - Enclosure(4) * arctan(239);
+}
+/// √x of a rational x in 0 … 10^24, by Newton's steps from above. Throws `InvalidArgument`.
+[[nodiscard]] inline Enclosure root(const Rational& x) {
+  if (x.sign() < 0 || Rational(1000000000000) < x / Rational(1000000000000))
+    sympow::detail::raise<InvalidArgument>("enclosure: the argument of a root must lie in 0 … 10^24");
+  if (x.sign() == 0) return Rational(0);
+  Rational above(std::lround(std::ldexp(std::sqrt(x.to_double()), 20)) + 1, 1 << 20);
+  for (int n = 0; n < 3; ++n) above = (above + x / above) / Rational(2);  // from above, and never below
+  return {x / above, above};
 }
 /// e^x for all x of an enclosure.
 [[nodiscard]] inline Enclosure exponential(const Enclosure& x) {
