@@ -118,6 +118,18 @@ TEST_CASE("numbers between two rational ones certify", "[exact]") {
   REQUIRE((exact::exponential(Rational(-3)) * exact::exponential(Rational(3))).meets(Rational(1)));
   REQUIRE((Rational(2) < e.low && e.high < Rational(3)));
   REQUIRE_THROWS_AS(exact::cosine(Rational(21)), InvalidArgument);
+  const exact::Enclosure pi = exact::pi(), third = pi * Rational(1, 3);
+  REQUIRE(
+      (pi.low < pi.high && pi.low.to_double() == 3.141592653589793 && pi.width() < Rational(1, 1000000000000000000)));
+  REQUIRE((exact::cosine(third).meets(Rational(1, 2)) && !exact::cosine(third).meets(Rational(5000001, 10000000))));
+  REQUIRE((exact::sine(pi).meets(Rational(0)) && !exact::sine(pi).meets(Rational(1, 1000000000))));
+  const exact::Enclosure from_1_to_e = exact::exponential(exact::Enclosure(0, 1));
+  REQUIRE((from_1_to_e.meets(e) && from_1_to_e.meets(Rational(1)) && !from_1_to_e.meets(Rational(3))));
+  for (const Rational& x : {Rational(0), Rational(2), Rational(1, 1000000000), Rational(100000000000000)}) {
+    const exact::Enclosure root = exact::root(x);
+    REQUIRE(((root * root).meets(x) && root.width() <= Rational(1, 1000000000000) * root.high));
+  }
+  REQUIRE_THROWS_AS(exact::root(Rational(-1)), InvalidArgument);
 
   const auto law = [](bool fault) {
     return [fault](auto& x) {
@@ -129,6 +141,22 @@ TEST_CASE("numbers between two rational ones certify", "[exact]") {
   REQUIRE((right.method == Method::certified && !right.refuted));
   REQUIRE((wrong.method == Method::certified && wrong.refuted));
   REQUIRE(wrong.counterexample == "b = 1, other inputs 0: 1359141/500000 and not 367879/1000000");
+}
+
+TEST_CASE("inequalities of real numbers are certified", "[exact]") {
+  const auto below = [](Index bound) {
+    return
+        [bound](auto& x) { x.at_most(exact::exponential(Rational(x.integer("a", -3, 3))), Rational(bound), "e^a:"); };
+  };
+  const Decision right = decide_exactly(below(21)), wrong = decide_exactly(below(7));
+  REQUIRE((right.method == Method::certified && !right.refuted));
+  REQUIRE((wrong.method == Method::certified && wrong.refuted));
+  REQUIRE(wrong.counterexample == "a = 2: e^a: 115454/15625 and not 7");
+  REQUIRE_THROWS_AS(decide_exactly([](auto& x) {  // the ends say nothing
+                      static_cast<void>(x.number("a"));
+                      x.at_most(exact::Enclosure(0, 2), exact::Enclosure(1, 3));
+                    }),
+                    InvalidArgument);
 }
 
 TEST_CASE("a program decides exactly on request only", "[exact]") {

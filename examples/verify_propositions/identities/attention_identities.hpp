@@ -9,6 +9,14 @@ namespace detail::identities {
 
 inline std::string named(const char* id, int p) { return id + (".p" + std::to_string(p)); }
 
+/// Whether a score that rows are divided by is not 0 where neither the query nor the key is.
+inline void vanishing_sum(Exact& x) {
+  const Index d = x.size("d", {2, 3}, 2);
+  const Numbers q = x.vector("q", d), k = x.vector("k", d);
+  Exact::require(square(q).sign() > 0 && square(k).sign() > 0);
+  x.is(power(q.dot(k), 4).sign() != 0, "a sum to divide by:");
+}
+
 /// The definition, the recurrence and the chunked form.
 template <class Feature>
 void three_forms(Exact& x, const Feature& feature, const Gates<Rational>& A, const Sequence& tokens, const Square& Y) {

@@ -59,14 +59,7 @@ inline void linear_recurrences(Identities& all) {
       [](Exact& x) {  // U diag(cos) V has a norm of at most 1
         const Index d = x.size("d", {2, 3});
         const Numbers y = x.vector("x", d);
-        Numbers image = y;
-        for (const char* name : {"A", "B"}) {
-          const Square U = orthogonal(x, std::string(name) + ", left", d);
-          Square C = Square::Zero(d, d);
-          for (Index i = 0; i < d; ++i) C(i, i) = exact::Turn<Rational>(x.number(std::string("cos of ") + name)).cosine;
-          image = (U * C * orthogonal(x, std::string(name) + ", right", d) * image).eval();
-        }
-        x.at_most(square(image), square(y));
+        x.at_most(square(contraction(x, "A", d) * contraction(x, "B", d) * y), square(y));
       });
   const auto lengths = [](bool strictly) {  // of the gates 1, e^{iΩ} and I - β k kᵀ with ‖k‖² β ≤ 2
     return [strictly](Exact& x) {
@@ -131,6 +124,12 @@ inline void gates_as_distances(Identities& all) {
   };
   all.erratum("3.D3x", products(true), products(false));
   all.erratum("3.D3y", products(true), products(false));
+  all.add("3.D3m", [](Exact& x) {  // exp(-log(1 + E)) and σ(-z) = e^{-z}/(1 + e^{-z})
+    x.about("E = e^z in place of z");
+    const Rational E = x.number("E");
+    Exact::require(E.sign() > 0);
+    x.equal(number(1) / (number(1) + E), number(1) / E / (number(1) + number(1) / E));
+  });
   all.add("3.D3g", [](Exact& x) {
     const Index d = x.size("d", {2, 3}, 2);
     const Numbers a = x.vector("a", d);
@@ -328,7 +327,7 @@ inline void householder_chains(Identities& all) {
       const Index d = x.size("d", {2, 3}), T = x.size("T", {3, 4});
       const Sequence s = tokens(x, d, T);
       const Square w = kind.own_keys ? s.K : x.matrix("w", d, T);
-      const std::vector<Square> A = chain(w, x.vector("β", T));
+      const std::vector<Square> A = chain(w, ones_without(x, "β", T));
       const std::vector<Rational> a = kind.gated ? gates(x, T) : std::vector<Rational>(static_cast<std::size_t>(T), 1);
       same_sums(x, {a, A}, s, [&](Index t, Index j) {
         return Rational(product(a, t, j) * s.K.col(j).dot(product(A, t, j, d, kind.descending) * s.Q.col(t)));
@@ -343,7 +342,7 @@ inline void householder_chains(Identities& all) {
     return [weighed](Exact& x) {
       const Index d = x.size("d", {2, 3}), T = x.size("T", {2, 4});
       Sequence s = tokens(x, d, T);
-      const Numbers beta = x.vector("β", T);
+      const Numbers beta = ones_without(x, "β", T);
       Square S = Square::Zero(1, d), o(1, T);
       for (Index t = 0; t < T; ++t) {
         const Numbers k = s.K.col(t);
@@ -360,7 +359,7 @@ inline void householder_chains(Identities& all) {
     return [exchanged](Exact& x) {
       const Index d = x.size("d", {2, 3}), T = x.size("T", {3, 5});
       const Square W = x.matrix("W", d, T), gram = W.transpose() * W;
-      const Numbers beta = x.vector("β", T);
+      const Numbers beta = ones_without(x, "β", T);
       const Square D = beta.asDiagonal();
       Square U = Square::Zero(T, T);
       for (Index s = 0; s < T; ++s)
@@ -377,6 +376,77 @@ inline void householder_chains(Identities& all) {
   all.add("3.D5s", compact(true));
 }
 
+/// 3.D2c, 3.D3w.fix and 3.D6c.fix: what the listings return below the diagonal.
+inline void lower_triangles(Identities& all) {
+  const auto distance = [](const Numbers& log_gates, Index i, Index j) {
+    Rational D(0);
+    for (Index s = j + 1; s <= i; ++s) D -= log_gates[s];
+    return D;
+  };
+  all.add("3.D2c", [=](Exact& x) {
+    const Index T = x.size("T", {3, 6});
+    const Rational lambda = x.number("λ");
+    const Numbers log_gates = Numbers::Constant(T, -lambda);
+    for (Index i = 0; i < T; ++i)
+      for (Index j = 0; j <= i; ++j) x.equal(-(abs(number(i - j)) * lambda), -distance(log_gates, i, j));
+  });
+  const auto differences = [](const Numbers& log_gates) {  // of the running sums
+    Numbers a = log_gates;
+    for (Index t = 1; t < a.size(); ++t) a[t] += a[t - 1];
+    return [a](Index i, Index j) { return Rational(a[i] - a[j]); };
+  };
+  all.add("3.D3w.fix", [=](Exact& x) {
+    x.about("any log gates");
+    const Index T = x.size("T", {3, 6});
+    const Numbers log_gates = x.vector("log σ", T);
+    for (Index i = 0; i < T; ++i)
+      for (Index j = 0; j <= i; ++j) x.equal(differences(log_gates)(i, j), -distance(log_gates, i, j));
+  });
+  all.add("3.D6c.fix", [=](Exact& x) {
+    x.about("any log gates");
+    const Index d = x.size("d", {2, 3}), T = x.size("T", {3, 4});
+    const Square Q = x.matrix("Q", d, T), K = x.matrix("K", d, T);
+    const std::vector<Square> H = chain(K, ones_without(x, "β", T));
+    const Numbers log_gates = x.vector("log σ", T);
+    const Square logits = recurrence(Power{1}, {{}, H}, {Q, K, one(T)});
+    for (Index i = 0; i < T; ++i)
+      for (Index j = 0; j <= i; ++j)
+        x.equal(K.col(j).dot(product(H, i, j, d) * Q.col(i)) + differences(log_gates)(i, j),
+                logits(j, i) - distance(log_gates, i, j));
+  });
+}
+
+/// 3.D4l: the listing of RoPE.
+inline void listed_rotations(Identities& all) {
+  all.add("3.D4l", [](Exact& x) {  // cos and sin of t ω by their recurrence
+    x.about("the logits");
+    const Index n = x.size("d/2", {1, 2}), T = x.size("T", {3, 4});
+    const Sequence s = tokens(x, 2 * n, T);
+    const Numbers t = x.vector("tan ω/2", n);
+    const Square R = exact::rotation(t);
+    Square cosine = Square::Ones(n, T), sine = Square::Zero(n, T);
+    for (Index u = 0; u < n; ++u)
+      for (Index i = 1; i < T; ++i) {
+        const exact::Turn<Rational> turn(t[u]);
+        cosine(u, i) = cosine(u, i - 1) * turn.cosine - sine(u, i - 1) * turn.sine;
+        sine(u, i) = sine(u, i - 1) * turn.cosine + cosine(u, i - 1) * turn.sine;
+      }
+    const auto rotate = [&](const Square& X) {
+      Square Y(2 * n, T);
+      for (Index i = 0; i < T; ++i)
+        for (Index u = 0; u < n; ++u) {
+          Y(2 * u, i) = X(2 * u, i) * cosine(u, i) - X(2 * u + 1, i) * sine(u, i);
+          Y(2 * u + 1, i) = X(2 * u, i) * sine(u, i) + X(2 * u + 1, i) * cosine(u, i);
+        }
+      return Y;
+    };
+    const Square logits = rotate(s.K).transpose() * rotate(s.Q);
+    for (Index i = 0; i < T; ++i)
+      for (Index j = 0; j < T; ++j)
+        x.equal(logits(j, i), (exact::power(R, i) * s.Q.col(i)).dot(exact::power(R, j) * s.K.col(j)));
+  });
+}
+
 }  // namespace detail::identities
 
 /// The statements of D on gates and their recurrences.
@@ -387,6 +457,8 @@ inline void gate_identities(Identities& all) {
   detail::identities::real_scores(all);
   detail::identities::householder_matrices(all);
   detail::identities::householder_chains(all);
+  detail::identities::lower_triangles(all);
+  detail::identities::listed_rotations(all);
 }
 
 }  // namespace SYMPOW_NAMESPACE::verify

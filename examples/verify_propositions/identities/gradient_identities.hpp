@@ -1,8 +1,12 @@
 // Over the rational numbers: derivatives of powers, of attention and of Cayley transforms, by dual numbers.
 #pragma once
 
+#include <algorithm>
+
 #include <sympow/exact/dual.hpp>
 #include "identities/attention_identities.hpp"
+#include "propositions/flows_by_halves.hpp"
+#include "propositions/power_derivatives.hpp"
 
 #ifdef SYMPOW_HAS_RATIONAL
 namespace SYMPOW_NAMESPACE::verify {
@@ -16,8 +20,39 @@ using Slope = exact::Dual<Rational>;
   return exact::slopes(exact::monomials(at, p));
 }
 
-/// grad.V.euler, grad.V.norm and grad.L, in monomials: φ = W^½ m.
+/// Λ of Λ m(x) = Dm(x) J_u x for the plane of coordinates `up` and up + 1: L_u = W^½ Λ W^-½.
+[[nodiscard]] inline Square plane_generator(Index d, int p, Index up) {
+  const MultiIndices indices(d, p);
+  Square L = Square::Zero(indices.size(), indices.size());
+  for (const auto& alpha : indices)
+    for (int l = 0; l < p; ++l)
+      if (alpha[l] == up || alpha[l] == up + 1) {  // each factor is differentiated
+        MultiIndex<> other = alpha;
+        other[l] = alpha[l] == up ? up + 1 : up;
+        L(indices.rank(alpha), indices.rank(sorted(other))) += number(alpha[l] == up ? -1 : 1);
+      }
+  return L;
+}
+
+/// grad.V, in monomials: φ = W^½ m.
 inline void slopes_of_powers(Identities& all) {
+  for (const int p : {2, 3, 4, 8})
+    all.add(named("grad.V", p), [p](Exact& x) {
+      x.about("squared factors");
+      const Index d = x.size("d", {2, 3});
+      const Numbers y = x.vector("x", d), w = exact::weights<Rational>(d, p), z = x.vector("z", w.size());
+      Numbers dx = Numbers::Zero(d);
+      static_cast<void>(verify::detail::PrefixWalk<Rational, Numbers>(p, y, z, dx));
+      for (Index c = 0; c < d; ++c) x.equal(dx[c], slope_of_monomials(y, one(d).col(c), p).dot(w.cwiseProduct(z)));
+    });
+  all.add("grad.V.count", [](Exact& x) {
+    const Index d = x.size("d", {6, 5, 6, 3});
+    const int p = static_cast<int>(x.size("p", {2, 3, 4, 8}));
+    const Numbers y = Numbers::Ones(d), z = Numbers::Ones(symmetric_dimension(d, p));
+    Numbers dx = y;
+    const verify::detail::PrefixWalk<Rational, Numbers> walk(p, y, z, dx);
+    x.equal(number(walk.multiply_adds()), number(2 * (binomial(d + p, p) - 1)));
+  });
   all.add("grad.V.euler", [](Exact& x) {  // x·Dφ(x)ᵀz = P φ(x)·z for every z
     const Index d = x.size("d", {2, 3}), p = x.size("p", {4, 3});
     const Numbers y = x.vector("x", d);
@@ -32,22 +67,25 @@ inline void slopes_of_powers(Identities& all) {
     x.equal(J.transpose() * w.asDiagonal() * J,
             number(p) * power(square(y), p - 2) * (square(y) * one(d) + number(p - 1) * (y * y.transpose())));
   });
-  for (const int p : {2, 3, 4})
-    all.add(named("grad.L", p), [p](Exact& x) {  // Λ m(x) = Dm(x) J_u x, L_u = W^½ Λ W^-½
+}
+
+/// grad.L, likewise.
+inline void turns_of_powers(Identities& all) {
+  for (const int p : {2, 3, 4}) {
+    all.add(named("grad.L.count", p), [p](Exact& x) {
+      const Square L = plane_generator(x.size("d", {4, 6}), p, 2);
+      for (Index row = 0; row < L.rows(); ++row)
+        x.at_most(number(std::ranges::count_if(L.row(row), [](const Rational& entry) { return entry.sign() != 0; })),
+                  number(2));
+    });
+    all.add(named("grad.L", p), [p](Exact& x) {
       const Index d = 2 * x.size("d/2", {1, 2}), up = 2 * x.integer("plane", 0, 1);
       Exact::require(up + 1 < d);
       const Numbers y = x.vector("x", d), w = exact::weights<Rational>(d, p);
       Numbers turned = Numbers::Zero(d);
       turned[up] = -y[up + 1], turned[up + 1] = y[up];
       const MultiIndices indices(d, p);
-      Square L = Square::Zero(w.size(), w.size());
-      for (const auto& alpha : indices)
-        for (int l = 0; l < p; ++l)
-          if (alpha[l] == up || alpha[l] == up + 1) {  // each factor is differentiated
-            MultiIndex<> other = alpha;
-            other[l] = alpha[l] == up ? up + 1 : up;
-            L(indices.rank(alpha), indices.rank(sorted(other))) += number(alpha[l] == up ? -1 : 1);
-          }
+      const Square L = plane_generator(d, p, up);
       x.equal(L * exact::monomials(y, p), slope_of_monomials(y, turned, p));
       const Square weighed = w.asDiagonal() * L;
       x.equal(weighed, -weighed.transpose(), "skew:");
@@ -61,16 +99,18 @@ inline void slopes_of_powers(Identities& all) {
           x.equal(w[indices.rank(alpha)] * entry * entry / w[indices.rank(beta)], number(gains * loses));
         }
     });
+  }
 }
 
-/// Gated means of powers, y_i = Σ s v/Σ s, and their loss Σ dY·Y along a direction.
+/// Gated means of powers, y_i = Σ s v/Σ s, or sums of s v, and their loss Σ dY·Y along a direction.
 struct GatedMeans {
   Sequence s;
   std::vector<Rational> gamma;
   Numbers dy;
   int p = 2;
+  bool sums = false;
 
-  explicit GatedMeans(Exact& x) {
+  explicit GatedMeans(Exact& x, int power = 2, bool not_divided = false) : p(power), sums(not_divided) {
     const Index d = x.size("d", {2, 3}), T = x.size("T", {2, 4});
     s = {x.matrix("Q", d, T), x.matrix("K", d, T), Square(x.vector("v", T).transpose())};
     gamma = gates(x, T);
@@ -88,7 +128,7 @@ struct GatedMeans {
         b *= Slope(gamma[static_cast<std::size_t>(k)], of_gates[static_cast<std::size_t>(k)]);
       return b * Power{p}.kappa(Slope(Q.col(i).dot(K.col(j))));
     };
-    const Matrix<Slope> Y = exact::attend(score, V);
+    const Matrix<Slope> Y = exact::attend(score, V, sums);
     Rational sum(0);
     for (Index i = 0; i < T; ++i) sum += dy[i] * Y(0, i).slope;
     return sum;
@@ -124,7 +164,7 @@ struct GatedMeans {
   }
 };
 
-/// grad.F1 to grad.F4 and grad.F6: flows.
+/// grad.F1 to grad.F4, grad.F9 and grad.F12: flows.
 inline void flows(Identities& all) {
   all.add("grad.F1", [](Exact& x) {
     const GatedMeans m(x);
@@ -152,30 +192,74 @@ inline void flows(Identities& all) {
       x.equal(m.slope(m.nothing(), direction, m.no_scores()), later);
     }
   });
-  all.add("grad.F6", [](Exact& x) {  // any scores: y = [Σ s v; Σ s] with v⁺_j = [v_j; 1] times 1 + ε
+  all.add("grad.F9", [](Exact& x) {  // what flows through a gate
+    GatedMeans m(x);
+    const Index T = m.s.size(), closed = x.integer("closed", 0, 3);
+    Exact::require(closed < T);
+    if (closed > 0) m.gamma[static_cast<std::size_t>(closed)] = 0;  // without a state γ_1 has no pairs to weigh
+    Rational flow(0);
+    for (Index j = 0; j < closed; ++j)
+      for (Index i = closed; i < T; ++i) flow += m.coupling(i, j);
+    x.equal(flow, number(0));
+  });
+  all.add("grad.F12", [](Exact& x) {
+    const Index n = x.size("T", {5, 8, 11});
+    const Square f = x.matrix("f", n, n);
+    Numbers flow = Numbers::Zero(n);
+    verify::detail::add_flows_by_halves(f, 0, n, flow);
+    for (Index t = 0; t < n; ++t) x.equal(flow[t], f.block(0, t, t, n - t).sum());
+  });
+}
+
+/// Means by any scores s(j, i) and their loss along directions: of log s, and of log of [v; 1].
+struct AnyScores {
+  Square scores;
+  Numbers v, dy;
+
+  explicit AnyScores(Exact& x) {
     const Index T = x.size("T", {2, 4});
-    const Square scores = x.matrix("s", T, T);
-    const Numbers v = x.vector("v", T), dy = x.vector("dY", T);
-    const auto loss = [&](const Square& of_scores, const Square& of_values) {
-      Square extended(2, T);
-      extended << v.transpose(), Square::Ones(1, T);
-      const auto score = [&](Index i, Index j) { return Slope(scores(j, i), of_scores(j, i) * scores(j, i)); };
-      const Matrix<Slope> both =
-          exact::attend(score, exact::along<Rational>(extended, extended.cwiseProduct(of_values)), true);
-      Rational sum(0);
-      for (Index i = 0; i < T; ++i) sum += dy[i] * (both(0, i) / both(1, i)).slope;
-      return sum;
-    };
-    for (Index j = 0; j < T; ++j) {
-      Rational couplings(0);
-      for (Index i = j; i < T; ++i) {
-        Square of_one = Square::Zero(T, T);
-        of_one(j, i) = 1;
-        couplings += loss(of_one, Square::Zero(2, T));
-      }
-      Square of_key = Square::Zero(2, T);
+    scores = x.matrix("s", T, T);
+    v = x.vector("v", T), dy = x.vector("dY", T);
+  }
+  [[nodiscard]] Index size() const { return v.size(); }
+  [[nodiscard]] Rational slope(const Square& of_scores, const Square& of_values) const {
+    Square extended(2, size());
+    extended << v.transpose(), Square::Ones(1, size());
+    const auto score = [&](Index i, Index j) { return Slope(scores(j, i), of_scores(j, i) * scores(j, i)); };
+    const Matrix<Slope> both =
+        exact::attend(score, exact::along<Rational>(extended, extended.cwiseProduct(of_values)), true);
+    Rational sum(0);
+    for (Index i = 0; i < size(); ++i) sum += dy[i] * (both(0, i) / both(1, i)).slope;
+    return sum;
+  }
+  /// Along logarithms of the scores of key j.
+  [[nodiscard]] Rational along_key(Index j, const Numbers& of_scores) const {
+    Square direction = Square::Zero(size(), size());
+    direction.row(j) = of_scores.transpose();
+    return slope(direction, Square::Zero(2, size()));
+  }
+  /// Σ_i c_ij.
+  [[nodiscard]] Rational couplings(Index j) const {
+    Rational sum(0);
+    for (Index i = j; i < size(); ++i) sum += along_key(j, one(size()).col(i));
+    return sum;
+  }
+};
+
+/// grad.F5 and grad.F6: scores that are no powers.
+inline void flows_of_scores(Identities& all) {
+  all.add("grad.F5", [](Exact& x) {  // d log e^x = dx, which is x along k
+    x.about("s in place of e^x");
+    const AnyScores m(x);
+    const Square logits = x.matrix("x", m.size(), m.size());
+    for (Index j = 0; j < m.size(); ++j) x.equal(m.along_key(j, logits.row(j).transpose()), m.couplings(j));
+  });
+  all.add("grad.F6", [](Exact& x) {  // [v_j; 1] times 1 + ε
+    const AnyScores m(x);
+    for (Index j = 0; j < m.size(); ++j) {
+      Square of_key = Square::Zero(2, m.size());
       of_key.col(j).setOnes();
-      x.equal(loss(Square::Zero(T, T), of_key), couplings);
+      x.equal(m.slope(Square::Zero(m.size(), m.size()), of_key), m.couplings(j));
     }
   });
 }
@@ -201,7 +285,9 @@ inline void slope_of_cayley(Identities& all) {
 /// The statements on gradients that are identities of rational functions.
 inline void gradient_identities(Identities& all) {
   detail::identities::slopes_of_powers(all);
+  detail::identities::turns_of_powers(all);
   detail::identities::flows(all);
+  detail::identities::flows_of_scores(all);
   detail::identities::slope_of_cayley(all);
 }
 

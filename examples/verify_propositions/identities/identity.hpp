@@ -46,6 +46,8 @@ using exact::Power;
 [[nodiscard]] inline Square one(Index d) { return Square::Identity(d, d); }
 /// ‖x‖².
 [[nodiscard]] inline Rational square(const Numbers& x) { return x.dot(x); }
+/// Σ a_ij b_ij.
+[[nodiscard]] inline Rational dot(const Square& a, const Square& b) { return a.cwiseProduct(b).sum(); }
 /// A number.
 [[nodiscard]] inline Rational number(Index n) { return Rational(n); }
 
@@ -62,9 +64,13 @@ inline void same_rows(Exact& x, const Square& left, const Square& right, const s
     if (left(1, i).sign() != 0 && right(1, i).sign() != 0)
       x.equal(left(0, i) / left(1, i), right(0, i) / right(1, i), words);
 }
+/// T numbers that are 1 where a case is 0, so that the smallest one has open gates and whole strengths.
+[[nodiscard]] inline Numbers ones_without(Exact& x, const std::string& name, Index T) {
+  return Numbers::Ones(T) - x.vector("1 - " + name, T);
+}
 /// γ_1 … γ_T.
 [[nodiscard]] inline std::vector<Rational> gates(Exact& x, Index T) {
-  const Numbers gamma = x.vector("γ", T);
+  const Numbers gamma = ones_without(x, "γ", T);
   return {gamma.begin(), gamma.end()};
 }
 /// R(β_1 θ) … R(β_T θ), 2 n × 2 n: the numbers that are drawn are tan(β_i θ_n/2).
@@ -143,6 +149,13 @@ template <class Feature>
 /// A rotation, the Cayley transform of a skew matrix.
 [[nodiscard]] inline Square orthogonal(Exact& x, const std::string& name, Index d) {
   return exact::cayley(skew(x, name, d));
+}
+/// U C V of rotations U and V and a diagonal matrix C of cosines: its norm is at most 1.
+[[nodiscard]] inline Square contraction(Exact& x, const std::string& name, Index d) {
+  const Square U = orthogonal(x, name + ", left", d), V = orthogonal(x, name + ", right", d);
+  Numbers cosines(d);
+  for (Rational& c : cosines) c = exact::Turn<Rational>(x.number("cos of " + name)).cosine;
+  return U * cosines.asDiagonal() * V;
 }
 /// A ⊗ B.
 [[nodiscard]] inline Square kronecker(const Square& a, const Square& b) {

@@ -149,23 +149,25 @@ inline void complex_parts(Identities& all) {
   });
 }
 
-/// 4.4 to 4.8b: the eigenvectors v = (e + f)/2 + i (e - f)/2 of planes e, f = L e/λ, times a phase.
-inline void complex_eigenvectors(Identities& all) {
-  struct Vectors {
-    Family f;
-    Square Re, Im;  // a plane a column
-    explicit Vectors(Exact& x) : f(Family::drawn(x)), Re(f.dimension(), f.planes), Im(Re) {
-      const Numbers t = x.vector("tan of half a phase", f.planes);
-      for (Index u = 0; u < f.planes; ++u) {
-        const exact::Turn<Rational> phase(t[u]);
-        const Numbers a = (f.U.col(2 * u) + f.U.col(2 * u + 1)) / number(2),
-                      b = (f.U.col(2 * u) - f.U.col(2 * u + 1)) / number(2);
-        Re.col(u) = phase.cosine * a - phase.sine * b;
-        Im.col(u) = phase.sine * a + phase.cosine * b;
-      }
+/// The eigenvectors v = (e + f)/2 + i (e - f)/2 of planes e, f = L e/λ, times a phase.
+struct Vectors {
+  Family f;
+  Square Re, Im;  // a plane a column
+  explicit Vectors(Exact& x) : f(Family::drawn(x)), Re(f.dimension(), f.planes), Im(Re) {
+    const Numbers t = x.vector("tan of half a phase", f.planes);
+    for (Index u = 0; u < f.planes; ++u) {
+      const exact::Turn<Rational> phase(t[u]);
+      const Numbers a = (f.U.col(2 * u) + f.U.col(2 * u + 1)) / number(2),
+                    b = (f.U.col(2 * u) - f.U.col(2 * u + 1)) / number(2);
+      Re.col(u) = phase.cosine * a - phase.sine * b;
+      Im.col(u) = phase.sine * a + phase.cosine * b;
     }
-    [[nodiscard]] Square frequencies(Index k) const { return Numbers(f.lambda.row(k).transpose()).asDiagonal(); }
-  };
+  }
+  [[nodiscard]] Square frequencies(Index k) const { return Numbers(f.lambda.row(k).transpose()).asDiagonal(); }
+};
+
+/// 4.4 and 4.7 to 4.8b.
+inline void complex_eigenvectors(Identities& all) {
   all.add("4.4", [](Exact& x) {  // the real and the imaginary part of V* L V, V = (v, v̄)
     const Vectors v(x);
     const Index m = v.f.planes;
@@ -214,6 +216,40 @@ inline void complex_eigenvectors(Identities& all) {
     };
   };
   all.erratum("4.8b", action(true), action(false));
+}
+
+/// 4.4p: where a frequency repeats.
+inline void repeated_frequencies(Identities& all) {
+  const auto drawn = [](Exact& x) {
+    Vectors v(x);
+    v.f.lambda = Square::Constant(2, v.f.planes, x.number("λ"));
+    return v;
+  };
+  all.erratum(
+      "4.4p",
+      [drawn](Exact& x) {  // any basis of the eigenvectors for -iλ
+        const Vectors v = drawn(x);
+        const Square mixed = orthogonal(x, "S of v", v.f.planes), A = v.Re * mixed, B = -v.Im * mixed;
+        x.equal(v.f.generator(0) * A, B * v.frequencies(0));
+        const Square real = v.Re.transpose() * A - v.Im.transpose() * B,
+                     imaginary = v.Re.transpose() * B + v.Im.transpose() * A;
+        for (Index j = 0; j < v.f.planes; ++j) {
+          Rational most(0);
+          for (Index i = 0; i < v.f.planes; ++i)
+            most = std::max(most, real(i, j) * real(i, j) + imaginary(i, j) * imaginary(i, j));
+          x.equal(most, number(1), "|⟨v̄, v_j⟩|² of the nearest v̄:");
+        }
+      },
+      [drawn](Exact& x) {  // (√2 Im v, √2 Re v), any basis for iλ
+        const Vectors v = drawn(x);
+        const Square mixed = orthogonal(x, "S of v", v.f.planes);
+        Square C(v.f.dimension(), 2 * v.f.planes), J = Square::Zero(C.cols(), C.cols());
+        C << v.Im * mixed, v.Re * mixed;
+        J.topRightCorner(v.f.planes, v.f.planes) = -v.frequencies(0);
+        J.bottomLeftCorner(v.f.planes, v.f.planes) = v.frequencies(0);
+        x.equal(number(2) * C.transpose() * C, one(C.cols()));
+        x.equal(number(2) * C.transpose() * v.f.generator(0) * C, J);
+      });
 }
 
 /// 4.12 and 4.12a to 4.12d: the group law.
@@ -306,29 +342,6 @@ inline void cayley_transforms(Identities& all) {
     x.at_most(square(y), square((one(d) + S) * y));
     if (d % 2 == 1) x.equal(exact::determinant(S), number(0));
   });
-  const auto below_one = [](Exact& x) {  // η = s²/(1 + s²)
-    const Rational s = x.number("s");
-    return s * s / (number(1) + s * s);
-  };
-  all.add("4.32s", [below_one](Exact& x) {
-    const Index d = x.size("d", {1, 3});
-    const Rational eta = below_one(x);
-    x.equal(exact::inverse(Square(one(d) - eta * one(d))) - one(d), eta / (number(1) - eta) * one(d));
-  });
-  const auto constant = [below_one](bool printed) {  // S₋ = 0, S = -η I: P(S) - I is a multiple of I
-    return [=](Exact& x) {
-      x.about("S₋ = 0, S = -η I, η = s²/(1 + s²)");
-      const Rational eta = below_one(x), C = printed ? number(x.integer("C_3", 1, 99)) : number(2) / (number(1) - eta);
-      const Rational norm = exact::cayley(Square(-eta * one(1)))(0, 0) - number(1);
-      x.at_most(norm, C * eta, "‖P(S) - P(S₋)‖ ≤ C_3 η:");
-    };
-  };
-  all.erratum("4.33", constant(true), constant(false));
-  all.add("4.33o", [](Exact& x) {
-    const Index d = x.size("d", {1, 2});
-    const Square E = x.matrix("E", d, d), P = exact::cayley(Square(skew(x, "S₋", d) + E));
-    x.equal(P.transpose() * P, one(P.rows()));
-  });
 }
 
 /// 4.14 and 4.14i: the family 𝒜.
@@ -373,9 +386,9 @@ struct PostRotated {
   /// R_sp(r)ᵀ R_sp(s).
   [[nodiscard]] Square law() const { return sp(r).transpose() * sp(s); }
   [[nodiscard]] std::vector<Index> apart() const { return Positions::sum(r, s, -1); }
-  [[nodiscard]] Rational logit(const Numbers& q, const Numbers& k) const {
-    return (Pi * sp(r) * Pi * q).dot(Pi * sp(s) * Pi * k);
-  }
+  /// Π R_sp(r) Π q.
+  [[nodiscard]] Numbers active(const std::vector<Index>& at, const Numbers& q) const { return Pi * sp(at) * Pi * q; }
+  [[nodiscard]] Rational logit(const Numbers& q, const Numbers& k) const { return active(r, q).dot(active(s, k)); }
   /// (23).
   [[nodiscard]] Rational displaced(const Numbers& q, const Numbers& k) const {
     return (Pi * q).dot(Pi * f.at(apart()) * Pi * Pi * k);
@@ -441,6 +454,18 @@ inline void projected_logits(Identities& all) {
               .eval();
     x.equal(y.logit(q, k), y.displaced(q, k));
   });
+  all.add("4.P11", [](Exact& x) {  // E e^{w·z} = e^{‖z‖²/2}
+    const PostRotated y(x, true);
+    const Numbers q = x.vector("q", y.P.rows()), k = x.vector("k", y.P.rows()), u = y.active(y.r, q),
+                  v = y.active(y.s, k);
+    x.about("the exponents at whole positions");
+    x.equal((square(u + v) - square(u) - square(v)) / number(2), y.displaced(q, k));
+  });
+  all.add("4.P11p", [](Exact& x) {
+    const PostRotated y(x, true);
+    const Numbers q = x.vector("q", y.P.rows());
+    x.equal(square(y.active(y.r, q)), square(y.Pi * q));
+  });
   const auto theorem_2 = [](bool printed) {  // its first counterexample, whose 2m is 4: positions 0 and π
     return [printed](Exact& x) {
       Square Pi = one(6), S = Square::Zero(6, 6), R = one(6);
@@ -466,6 +491,7 @@ inline void rotation_identities(Identities& all) {
   detail::identities::joint_blocks(all);
   detail::identities::complex_parts(all);
   detail::identities::complex_eigenvectors(all);
+  detail::identities::repeated_frequencies(all);
   detail::identities::structured_rotations(all);
   detail::identities::cayley_transforms(all);
   detail::identities::block_identities(all);

@@ -114,20 +114,24 @@ inline void softmax_forms(Identities& all) {
 
 /// 3.A5, 3.D1 to 3.D6t: biases are gates under exp.
 inline void biases(Identities& all) {
-  const auto added = on_logits([](Exact& x, const Logits& l) {
-    const std::vector<Rational> a = l.gates();
-    const auto score = [&](Index i, Index j) { return whole_power(l.t, l.X(j, i)) * product(a, i, j); };
-    x.equal(l.means(l.weights([&](Index i, Index j) { return l.X(j, i) - l.distance(i, j); })), l.loop(score));
-  });
-  all.add("3.A5", added);
-  all.add("3.D6e", added);
-  const auto duality = [](Index kind, Index sign) {  // 1, a constant gate t^{-λ}, any gates
+  const auto biased = [](bool frozen) {  // by Σ_s D_s, or with i in the place of s
+    return on_logits([frozen](Exact& x, const Logits& l) {
+      const std::vector<Rational> a = l.gates();
+      const auto D = [&](Index i, Index j) { return frozen ? l.D(i, 0) * (i - j) : l.distance(i, j); };
+      const auto score = [&](Index i, Index j) { return whole_power(l.t, l.X(j, i)) * product(a, i, j); };
+      x.equal(l.means(l.weights([&](Index i, Index j) { return l.X(j, i) - D(i, j); })), l.loop(score));
+    });
+  };
+  all.add("3.A5", biased(false));
+  all.add("3.D6e", biased(false));
+  all.erratum("3.D6b", biased(true), biased(false));
+  const auto duality = [](Index kind, Index sign) {  // 1, a constant gate t^{-λ}, any gates, and these frozen at i
     return on_logits([=](Exact& x, const Logits& l) {
       std::vector<Rational> a(static_cast<std::size_t>(l.T), number(1));
       if (kind == 1) a.assign(a.size(), whole_power(l.t, -l.D(0, 0)));
-      if (kind == 2) a = l.gates();
+      if (kind >= 2) a = l.gates();
       const auto D = [&](Index i, Index j) {
-        return kind == 0 ? 0 : kind == 1 ? sign * l.D(0, 0) * (i - j) : sign * l.distance(i, j);
+        return sign * (kind == 0 ? 0 : kind == 2 ? l.distance(i, j) : l.D(kind == 1 ? 0 : i, 0) * (i - j));
       };
       const Sequence s{one(l.T), l.X.template cast<Rational>(), Square(l.v.transpose())};  // q_i = e_i
       Square masked = Square::Zero(l.T, l.T);
@@ -142,6 +146,7 @@ inline void biases(Identities& all) {
   all.add("3.D2", duality(1, -1));
   all.erratum("3.D2s", duality(1, 1), duality(1, -1));
   all.add("3.D3M", duality(2, -1));
+  all.erratum("3.D3b", duality(3, -1), duality(2, -1));
   struct Listing {
     bool constant, keeps_logits, masked;
   };
@@ -158,6 +163,12 @@ inline void biases(Identities& all) {
   all.erratum("3.D2t", listed({true, true, false}), listed({true, true, true}));
   all.erratum("3.D3t", listed({false, true, false}), listed({false, true, true}));
   all.erratum("3.D6t", listed({false, false, false}), listed({false, false, true}));
+  const auto of_rope = [](bool masked) {
+    return on_logits([masked](Exact& x, const Logits& l) {
+      x.equal(l.means(l.weights(masked)), l.loop([&](Index i, Index j) { return whole_power(l.t, l.X(j, i)); }));
+    });
+  };
+  all.erratum("3.D4m", of_rope(false), of_rope(true));
   all.add("3.D3v.fix", [](Exact& x) {
     x.about("the linear side and its scores");
     const Index d = x.size("d", {2, 3}), T = x.size("T", {3, 4});
@@ -180,7 +191,7 @@ inline void listed_chains(Identities& all) {
       x.about("the scores");
       const Index d = x.size("d", {2, 3}), T = x.size("T", {3, 4});
       const Square Q = x.matrix("Q", d, T), K = x.matrix("K", d, T);
-      const Numbers beta = x.vector("β", T);
+      const Numbers beta = ones_without(x, "β", T);
       std::vector<Square> H = chain(K, beta), listed = H;
       for (Index t = 0; faults.gate && t < T; ++t)
         listed[static_cast<std::size_t>(t)] = beta[t] * (one(d) - K.col(t) * K.col(t).transpose());

@@ -1,7 +1,9 @@
-// Over the rational numbers: the tables' cells to their printed digits, and formulas in which exponentials cancel.
+// Over the rational numbers: the tables' cells to their printed digits, listings and rates.
 #pragma once
 
 #include "identities/attention_identities.hpp"
+#include "propositions/listings.hpp"
+#include "propositions/table_propositions.hpp"
 
 #ifdef SYMPOW_HAS_RATIONAL
 namespace SYMPOW_NAMESPACE::verify {
@@ -25,16 +27,19 @@ struct Digits {
   }
 };
 
-/// N.tp, N.tpf, N.sy, N.sv and N.mib: states of 12·12 heads of 64, in two bytes an entry.
+/// Bytes of the states of 12·12 heads of 64, in two bytes an entry.
+[[nodiscard]] inline Rational bytes(Index D, Index rows) { return number(12 * 12 * 2 * rows) * number(D); }
+/// 10^n.
+[[nodiscard]] inline Rational tens(int n) { return power(number(10), n); }
+
+/// N.tp, N.tpf, N.sy, N.sv and N.mib.
 inline void tables_of_states(Identities& all) {
   struct Row {
     int p;
     int tensor_tens, symmetric_tens;  // of the decimal units
     Digits tensor, symmetric, saving;
   };
-  const auto bytes = [](Index D, Index rows) { return number(12 * 12 * 2 * rows) * number(D); };
   const auto decided = [](Digits digits, const Rational& value) { return [=](Exact& x) { digits.rounded(x, value); }; };
-  const auto tens = [](int n) { return power(number(10), n); };
   for (const Row& row : {Row{2, 6, 6, {77}, {39}, {49}}, Row{4, 9, 9, {314}, {14}, {96}},
                          Row{6, 15, 12, {13, 1}, {22, 1}, {998, 1}}, Row{8, 18, 12, {53, 1}, {199}, {99996, 3}}}) {
     const std::string p = std::to_string(row.p);
@@ -72,7 +77,7 @@ inline void tables_of_states(Identities& all) {
   for (const Model& m : {Model{"small", 12, 12, 3, {589}}, Model{"medium", 24, 16, 6, {15, 1}},
                          Model{"large", 36, 20, 6, {29, 1}}, Model{"xl", 48, 25, 6, {49, 1}}})
     all.add(std::string("N.lt.") + m.name,
-            [m, tens](Exact& x) { m.state.truncated(x, number(m.layers * m.heads * 64 * 64) / tens(m.tens)); });
+            [m](Exact& x) { m.state.truncated(x, number(m.layers * m.heads * 64 * 64) / tens(m.tens)); });
 }
 
 /// N.ltr and N.w: states over weights, and the weights of GPT-2 counted.
@@ -87,7 +92,7 @@ inline void tables_of_models(Identities& all) {
                                      {"medium", 24, 16, 1024, 335, {45, 4}, {47, 4}, {15, 1}, {355}, 6},
                                      {"large", 36, 20, 1280, 774, {37, 4}, {38, 4}, {29, 1}, {774}, 6},
                                      {"xl", 48, 25, 1600, 1600, {31, 4}, {31, 4}, {49, 1}, {1558}, 6}};
-  const auto million = power(number(10), 6);
+  const Rational million = tens(6);
   const auto counted = [million](const Model& m) {  // embeddings, 12 w² + 13 w a block, the last norm
     const Index w = m.width;
     return number((50257 + 1024) * w + m.layers * (12 * w * w + 13 * w) + 2 * w) / million;
@@ -102,7 +107,7 @@ inline void tables_of_models(Identities& all) {
     else
       all.erratum(std::string("N.ltr.") + m.name, ratio(m.ratio), [=](Exact& x) {
         ratio(m.true_ratio)(x);
-        const Rational cell = number(m.state.printed) / m.state.unit() * power(number(10), m.tens);
+        const Rational cell = number(m.state.printed) / m.state.unit() * tens(m.tens);
         m.ratio.rounded(x, cell / (number(m.millions) * million));  // of the truncated state
       });
   }
@@ -111,6 +116,62 @@ inline void tables_of_models(Identities& all) {
       [=](Exact& x) {
         for (const Model& m : models) m.weights.rounded(x, counted(m));
       });
+}
+
+/// N.80 and N.ov: what fits into memory, and what gates and rates add to 124M weights.
+inline void tables_of_memory(Identities& all) {
+  all.add("N.80", [](Exact& x) {
+    const auto fits = [&](Index D, bool printed) {
+      x.is((bytes(D, 65) <= number(8) * tens(10)) == printed, "a mark:");
+    };
+    for (const auto& [p, full, compact] : {std::tuple{2, true, true}, {4, false, true}, {6, false, false}}) {
+      fits(tensor_dimension(64, p), full);
+      fits(symmetric_dimension(64, p), compact);
+    }
+    const State<float, SymmetricPower<2>> state(64, 64, 0);
+    x.equal(number(state.bytes()), number(4 * 65 * symmetric_dimension(64, 2)));
+  });
+  const auto per_cent = [](Index of_layer, Digits digits) {
+    return [=](Exact& x) { digits.rounded(x, number(100 * 12 * of_layer) / (number(124) * tens(6))); };
+  };
+  const verify::detail::AddedWeights added;
+  all.add("N.ov1", per_cent(added.gates, {9, 2}));
+  all.add("N.ov2", per_cent(added.both, {18, 2}));
+  all.erratum("N.ov3", per_cent(768, {9, 2}), per_cent(added.gates, {9, 2}));
+}
+
+/// X4 to X6w: the listings of embeddings, their coefficients in the place of the roots of these: W m(x) for W^½ m(x).
+inline void listings_of_embeddings(Identities& all) {
+  const auto coefficient = [](const Rational& c) { return c; };
+  const auto embedding = [](Exact& x, const Numbers& v, int p, const Numbers& listed) {
+    x.about("squared coefficients");
+    x.equal(listed, exact::weights<Rational>(v.size(), p).cwiseProduct(exact::monomials(v, p)));
+  };
+  all.add("X4", [=](Exact& x) {
+    const Numbers v = x.vector("v", x.size("d", {2, 6}));
+    embedding(x, v, 2, verify::detail::listed_sym_2_embedding(v, coefficient));
+  });
+  all.add("X5", [=](Exact& x) {
+    const Numbers v = x.vector("v", x.size("d", {6, 6, 6, 3}));
+    const int p = static_cast<int>(x.size("p", {1, 2, 3, 4}));
+    embedding(x, v, p, verify::detail::listed_symmetric_power_embedding(v, p, coefficient));
+  });
+  all.add("X5m", [](Exact& x) {
+    const Index d = x.size("d", {3, 3, 3, 2}), p = x.size("p", {2, 3, 5, 8});
+    for (const auto& alpha : MultiIndices(d, static_cast<int>(p))) {
+      const auto [listed, dropped] = verify::detail::listed_multinomial(counts(alpha, d));
+      x.equal(number(listed), number(multiplicity(alpha)));
+      x.equal(number(dropped), number(0), "a remainder:");
+    }
+  });
+  all.add("X6w", [](Exact& x) {
+    const Index d = x.size("d", {8, 4});
+    const int p = static_cast<int>(x.size("p", {2, 4}));
+    const Square v = x.integers("q, k", d, 2, 1, 9).cast<Rational>();
+    const auto m = [&](Index n) { return exact::monomials(Numbers(v.col(n).cwiseAbs()), p); };
+    const Rational found = m(0).dot(exact::weights<Rational>(d, p).cwiseProduct(m(1)));
+    x.is(found != power(v.col(0).dot(v.col(1)), p), "the test fails for φ(|v|):");
+  });
 }
 
 /// X1 and X2: the listings of even-power attention, in which exp(p log x) is x^p.
@@ -151,6 +212,7 @@ inline void listings(Identities& all) {
     const auto score = [&](Index i, Index j) { return power(s.Q.col(i).dot(s.K.col(j)), 4); };
     same_rows(x, exact::attend(score, s.V, true), exact::definition(Power{4}, Gates<Rational>{}, s, true));
   });
+  all.add("X1z", vanishing_sum);
   all.add("X2a.fix", with(false));
   all.add("X2b.0.001", with(true));
   all.add("X2b.1e-06", with(true));
@@ -224,65 +286,16 @@ inline void rates(Identities& all) {
   });
 }
 
-/// 4.P1 to 4.P4: means and mean squares of features by those of e^{w·z}, e^{‖z‖²/2}. a = e^{‖x‖²}, b = e^{‖y‖²} and
-/// c = e^{x·y} are any numbers that go together; e^{‖x+y‖²} = a b c², e^{‖x-y‖²} = a b/c².
-inline void random_features(Identities& all) {
-  struct Exponentials {
-    Rational a, b, c;
-    explicit Exponentials(Exact& x) {
-      x.about("a = e^{‖x‖²}, b = e^{‖y‖²} and c = e^{x·y} in place of x and y");
-      a = x.number("a"), b = x.number("b"), c = x.number("c");
-    }
-  };
-  const auto one_1 = number(1), two = number(2);
-  const auto on = [](auto check) {
-    return [check](Exact& x) {
-      const Exponentials e(x);
-      check(x, e.a, e.b, e.c);
-    };
-  };
-  all.erratum(
-      "4.P1",
-      [](Exact& x) {  // squares of the means, at ‖x‖ = ‖y‖
-        const Rational a = number(x.integer("a", 2, 99)), c = x.number("c");
-        Exact::require(number(1) <= a * c && c <= a && c.sign() > 0);
-        x.equal(a * a * (a * a * c * c), c * c, "the squared mean for SM²:");
-      },
-      on([=](Exact& x, const Rational& a, const Rational& b, const Rational& c) {
-        x.equal(one_1 / (a * b) * (a * b * c * c), c * c);
-      }));
-  all.erratum(
-      "4.P2",
-      [](Exact& x) {  // of one feature, for y of the length of x: 1/a ≤ c ≤ a
-        const Rational a = number(x.integer("a", 2, 99)), c = x.number("c"), other = x.number("another c");
-        for (const Rational& at : {c, other}) Exact::require(number(1) <= a * at && at <= a && at.sign() > 0);
-        x.equal(a * a * power(c, 3) - c, a * a * power(other, 3) - other, "MSE/SM at two SM:");
-      },
-      on([=](Exact& x, const Rational& a, const Rational& b, const Rational& c) {
-        const Rational second = one_1 / (a * b) * power(a * b * c * c, 2);  // E of the squared product
-        x.equal(second - c * c, a * b * c * c * c * c * (one_1 - one_1 / (a * b * c * c)));
-        x.equal(second - c * c, a * b * power(c, 4) - c * c);
-      }));
-  all.add("4.P3", on([=](Exact& x, const Rational& a, const Rational& b, const Rational& c) {
-            const Rational far = c * c / (a * b);  // e^{-‖x-y‖²}
-            x.equal(a * b * (one_1 + far * far) / two - c * c, a * b * c * c / (c * c) * power(one_1 - far, 2) / two);
-          }));
-  all.add("4.P4", on([=](Exact& x, const Rational& a, const Rational& b, const Rational& c) {
-            const Rational rho = a * b * c * c;
-            x.equal((one_1 + rho * rho) / (two * a * b) - c * c,
-                    (one_1 - one_1 / rho) * (a * b * power(c, 4) - c * c) / two);
-          }));
-}
-
 }  // namespace detail::identities
 
-/// The cells of C's tables, rates of rotation, and features of E whose exponentials cancel.
+/// The cells of C's tables, its listings, and rates of rotation.
 inline void table_identities(Identities& all) {
   detail::identities::tables_of_states(all);
   detail::identities::tables_of_models(all);
+  detail::identities::tables_of_memory(all);
   detail::identities::listings(all);
+  detail::identities::listings_of_embeddings(all);
   detail::identities::rates(all);
-  detail::identities::random_features(all);
 }
 
 }  // namespace SYMPOW_NAMESPACE::verify

@@ -116,35 +116,17 @@ void gradients_of_long_sequences(Ledger& ledger, Random& random) {
                "(extension)");
 }
 
-/// G4: the quotient rule where there is nothing to divide by.
-template <class Scalar>
-void derivative_of_nothing(Ledger& ledger, Random& random) {
-  const Vector<Scalar> q = Vector<Scalar>::Zero(3), dq = random.vector<Scalar>(3);
-  Scalar den = 0, d_den = 0, num = 0, d_num = 0;
-  for (int j = 0; j < 4; ++j) {
-    const Vector<Scalar> k = random.vector<Scalar>(3);
-    const Scalar v = static_cast<Scalar>(random.normal()), x = q.dot(k), dx = dq.dot(k);
-    den += x * x, d_den += 2 * x * dx, num += v * x * x, d_num += 2 * v * x * dx;
-  }
-  const Scalar slope = (d_num - num / den * d_den) / den;
-  ledger.control("grad.G4", std::isnan(slope) ? 1 : 0, 0,
-                 "where all scores are 0 the quotient rule of Σ s v / Σ s gives a number; residual: slopes that are "
-                 "none",
-                 "(extension)");
-}
-
 }  // namespace detail
 
 /// Gradients at the ends.
 ///
-/// grad.E1 to grad.E7, grad.F7.long, grad.F9.long, grad.F11.long, grad.G4. Inputs are drawn from the seed. Source:
+/// grad.E1 to grad.E7, grad.F7.long, grad.F9.long, grad.F11.long. Inputs are drawn from the seed. Source:
 /// none; docs of the library.
 template <class Scalar>
 void gradient_extreme_propositions(Ledger& ledger, std::uint64_t seed) {
   Random random(seed);
   detail::gradients_of_extremes<Scalar>(ledger, random);
   detail::gradients_of_long_sequences<Scalar>(ledger, random);
-  detail::derivative_of_nothing<Scalar>(ledger, random);
 }
 
 }  // namespace SYMPOW_NAMESPACE::verify

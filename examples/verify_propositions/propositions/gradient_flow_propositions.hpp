@@ -8,6 +8,7 @@
 
 #include <sympow/verify/proposition.hpp>
 #include "propositions/chunked_gradients.hpp"
+#include "propositions/flows_by_halves.hpp"
 #include "propositions/largest.hpp"
 
 namespace SYMPOW_NAMESPACE::verify {
@@ -124,31 +125,12 @@ template <class Scalar>
 void sums_of_flows(Ledger& ledger, Random& random) {
   constexpr Index n = 37;
   const Matrix<Scalar> pairs_of = random.matrix<Scalar>(n, n);
-  Matrix<double> flow = Matrix<double>::Zero(3, n);  // by halves; by the definition; of |f|
-  const auto halves = [&](const auto& self, Index a, Index b) -> void {
-    if (b - a == 1) return;
-    const Index middle = (a + b) / 2;
-    self(self, a, middle), self(self, middle, b);
-    double sum = 0;
-    for (Index i = b - 1; i >= middle; --i) {  // of rows at or behind t
-      for (Index j = a; j < middle; ++j) sum += static_cast<double>(pairs_of(j, i));
-      flow(0, i) += sum;
-    }
-    sum = 0;
-    for (Index j = a; j < middle; ++j) {  // of keys before t
-      flow(0, j) += sum;
-      for (Index i = middle; i < b; ++i) sum += static_cast<double>(pairs_of(j, i));
-    }
-  };
-  halves(halves, 0, n);
+  Vector<double> by_halves = Vector<double>::Zero(n);
+  add_flows_by_halves(pairs_of, 0, n, by_halves);
   Largest apart;
-  for (Index t = 0; t < n; ++t) {
-    for (Index j = 0; j < t; ++j)
-      for (Index i = t; i < n; ++i) {
-        flow(1, t) += static_cast<double>(pairs_of(j, i));
-        flow(2, t) += std::abs(static_cast<double>(pairs_of(j, i)));
-      }
-    if (t > 0) apart.add(std::abs(flow(0, t) - flow(1, t)) / flow(2, t));
+  for (Index t = 1; t < n; ++t) {
+    const Matrix<double> through = pairs_of.block(0, t, t, n - t).template cast<double>();
+    apart.add(std::abs(by_halves[t] - through.sum()) / through.cwiseAbs().sum());
   }
   ledger.holds("grad.F12", apart.value(), 2 * n * n / 4 * unit_roundoff<double>,
                "flows by halves: suffix sums over the right one and sums before t over the left one, no difference; "

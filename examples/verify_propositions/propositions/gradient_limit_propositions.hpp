@@ -107,6 +107,23 @@ void states_backwards(Ledger& ledger, Random& random) {
       "(extension)");
 }
 
+/// G4: the quotient rule where there is nothing to divide by.
+template <class Scalar>
+void derivative_of_nothing(Ledger& ledger, Random& random) {
+  const Vector<Scalar> q = Vector<Scalar>::Zero(3), dq = random.vector<Scalar>(3);
+  Scalar den = 0, d_den = 0, num = 0, d_num = 0;
+  for (int j = 0; j < 4; ++j) {
+    const Vector<Scalar> k = random.vector<Scalar>(3);
+    const Scalar v = static_cast<Scalar>(random.normal()), x = q.dot(k), dx = dq.dot(k);
+    den += x * x, d_den += 2 * x * dx, num += v * x * x, d_num += 2 * v * x * dx;
+  }
+  const Scalar slope = (d_num - num / den * d_den) / den;
+  ledger.control("grad.G4", std::isnan(slope) ? 1 : 0, 0,
+                 "where all scores are 0 the quotient rule of Σ s v / Σ s gives a number; residual: slopes that are "
+                 "none",
+                 "(extension)");
+}
+
 }  // namespace detail
 
 /// What is exactly 0 in gradients, and what is not.
@@ -118,6 +135,7 @@ void gradient_limit_propositions(Ledger& ledger, std::uint64_t seed) {
   detail::rows_that_say_nothing<Scalar>(ledger, random);
   detail::zeros_with_gradients<Scalar>(ledger, random);
   detail::states_backwards<Scalar>(ledger, random);
+  detail::derivative_of_nothing<Scalar>(ledger, random);
 }
 
 }  // namespace SYMPOW_NAMESPACE::verify

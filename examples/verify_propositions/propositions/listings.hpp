@@ -64,12 +64,20 @@ template <class Accumulator, class Scalar>
   return Y;
 }
 
+/// The square root that the listings take. Another function in its place, such as c ↦ c, needs no root.
+struct Root {
+  template <class Scalar>
+  [[nodiscard]] Scalar operator()(const Scalar& c) const {
+    return std::sqrt(c);
+  }
+};
+
 /// §4: the upper triangle of v vᵀ, row by row.
-template <class Scalar>
-[[nodiscard]] Vector<Scalar> listed_sym_2_embedding(const Vector<Scalar>& v) {
+template <class Scalar, class SquareRoot = Root>
+[[nodiscard]] Vector<Scalar> listed_sym_2_embedding(const Vector<Scalar>& v, const SquareRoot& root = {}) {
   std::vector<Scalar> x;
   for (Index i = 0; i < v.size(); ++i)
-    for (Index j = i; j < v.size(); ++j) x.push_back(std::sqrt(i == j ? Scalar(1) : Scalar(2)) * v[i] * v[j]);
+    for (Index j = i; j < v.size(); ++j) x.push_back(root(i == j ? Scalar(1) : Scalar(2)) * v[i] * v[j]);
   return Eigen::Map<Vector<Scalar>>(x.data(), std::ssize(x));
 }
 
@@ -112,11 +120,12 @@ using ListedIndex = std::vector<Index>;
 }
 
 /// §4.2: the symmetric power embedding.
-template <class Scalar>
-[[nodiscard]] Vector<Scalar> listed_symmetric_power_embedding(const Vector<Scalar>& k, int p) {
+template <class Scalar, class SquareRoot = Root>
+[[nodiscard]] Vector<Scalar> listed_symmetric_power_embedding(const Vector<Scalar>& k, int p,
+                                                              const SquareRoot& root = {}) {
   std::vector<Scalar> x;
   for (const ListedIndex& alpha : listed_non_decreasing_multiindices(p, k.size())) {
-    Scalar entry = std::sqrt(static_cast<Scalar>(listed_multinomial(listed_count(alpha, k.size())).first));
+    Scalar entry = root(static_cast<Scalar>(listed_multinomial(listed_count(alpha, k.size())).first));
     for (const Index i : alpha) entry *= k[i];
     x.push_back(entry);
   }

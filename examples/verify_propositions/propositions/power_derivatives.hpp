@@ -5,6 +5,7 @@
 #include <vector>
 
 #include <sympow/combinatorics/multi_index.hpp>
+#include <sympow/core/exact_scalar.hpp>
 #include <sympow/verify/dense.hpp>
 
 namespace SYMPOW_NAMESPACE::verify::detail {
@@ -13,12 +14,12 @@ namespace SYMPOW_NAMESPACE::verify::detail {
 ///
 ///     node = prefix · x_i/√r:   d prefix += d node · x_i/√r,   dx_i += d node · prefix/√r
 ///
-/// Leaves are not worked out: 2 multiply-adds a node, 2 (C(d+P, P) - 1) in all.
-template <class S>
+/// Leaves are not worked out: 2 multiply-adds a node, 2 (C(d+P, P) - 1) in all. An exact scalar has no roots: the
+/// factors are squared, and dx += Dm(x)ᵀ W dφ for monomials m and weights W.
+template <class S, class V = DenseVector<S>>
 class PrefixWalk {
  public:
-  PrefixWalk(int P, const DenseVector<S>& x, const DenseVector<S>& d_phi, DenseVector<S>& dx)
-      : P_(P), x_(x), d_phi_(d_phi), dx_(dx) {
+  PrefixWalk(int P, const V& x, const V& d_phi, V& dx) : P_(P), x_(x), d_phi_(d_phi), dx_(dx) {
     extend(0, S(1), -1, 0);
   }
   [[nodiscard]] Index multiply_adds() const { return multiply_adds_; }
@@ -26,10 +27,10 @@ class PrefixWalk {
  private:
   S extend(int level, S value, Index last, int run) {
     if (level == P_) return d_phi_[position_++];
-    S adjoint = 0;
+    S adjoint(0);
     for (Index i = std::max<Index>(last, 0); i < x_.size(); ++i) {
       const int r = i == last ? run + 1 : 1;
-      const auto factor = static_cast<S>(level == 0 ? std::sqrt(static_cast<double>(factorial(P_))) : 1 / std::sqrt(r));
+      const S factor = factor_at(level, r);
       const S d_node = extend(level + 1, level + 1 < P_ ? value * (x_[i] * factor) : S(0), i, r);
       adjoint += d_node * (x_[i] * factor);
       dx_[i] += d_node * (value * factor);
@@ -38,10 +39,17 @@ class PrefixWalk {
     return adjoint;
   }
 
+  [[nodiscard]] S factor_at(int level, int r) const {
+    if constexpr (is_exact_scalar<S>)
+      return level == 0 ? S(factorial(P_)) : S(1) / S(r);
+    else
+      return static_cast<S>(level == 0 ? std::sqrt(static_cast<double>(factorial(P_))) : 1 / std::sqrt(r));
+  }
+
   int P_;
-  const DenseVector<S>& x_;
-  const DenseVector<S>& d_phi_;
-  DenseVector<S>& dx_;
+  const V& x_;
+  const V& d_phi_;
+  V& dx_;
   Index position_ = 0, multiply_adds_ = 0;
 };
 

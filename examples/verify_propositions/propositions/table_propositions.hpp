@@ -181,20 +181,27 @@ inline void model_table(Ledger& ledger) {
                  "355M; the same count gives 124M, 774M and 1558M for the other three", other_weights.value(), 0);
 }
 
+/// How many weights gates, and gates and rotation rates, add to an attention layer of GPT-2 small, as it counts them.
+struct AddedWeights {
+  Index gates, both;
+
+  AddedWeights() {
+    const LayerShape shape{.d_model = 768, .heads = 12, .d = head_size, .e = head_size};
+    const auto theta = rotary_frequencies<double>(head_size, 65536);
+    const auto weights = [&](const auto& recipe) { return AttentionLayer(shape, SymmetricPower<2>{}, recipe).size(); };
+    const Index plain = weights(Fixed(rotary(theta, Pairing::interleaved)));
+    gates = weights(ForgetGate{} * Fixed(rotary(theta, Pairing::interleaved))) - plain;
+    both = weights(ForgetGate{} * LearnedRotary(theta, Pairing::interleaved)) - plain;
+  }
+};
+
 /// N.ov*: parameters of the gates and rotation rates, as the layers themselves count them. Residuals in per cent of the
 /// model.
 inline void overhead(Ledger& ledger) {
-  const double width = 768, model = 124e6;
   const Cell one{.09, 2}, two{.18, 2};
-  const LayerShape shape{.d_model = 768, .heads = 12, .d = head_size, .e = head_size};
-  const auto theta = rotary_frequencies<double>(head_size, 65536);
-  const auto weights = [&](const auto& recipe) {
-    return static_cast<double>(AttentionLayer(shape, SymmetricPower<2>{}, recipe).size());
-  };
-  const double plain = weights(Fixed(rotary(theta, Pairing::interleaved)));
-  const double gates = 100 * 12 * (weights(ForgetGate{} * Fixed(rotary(theta, Pairing::interleaved))) - plain) / model,
-               both = 100 * 12 * (weights(ForgetGate{} * LearnedRotary(theta, Pairing::interleaved)) - plain) / model,
-               of_layers = 100 * 12 * width / model;
+  const AddedWeights added;
+  const auto per_cent = [](Index of_layer) { return 100 * 12 * static_cast<double>(of_layer) / 124e6; };
+  const double gates = per_cent(added.gates), both = per_cent(added.both), of_layers = per_cent(768);
   ledger.holds("N.ov1", one.off(gates), 0,
                "gates: one vector of the model's 768 entries a head is 0.09 % of 124M parameters; counted are those of "
                "an attention layer with gates, its biases too, against one without",

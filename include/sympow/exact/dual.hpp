@@ -14,7 +14,7 @@ struct Dual {
 
   Dual() = default;
   Dual(const S& constant) : value(constant) {}                            ///< a constant
-  explicit Dual(int constant) : value(constant) {}                        ///< likewise
+  explicit Dual(Index constant) : value(constant) {}                      ///< likewise
   Dual(const S& at, const S& direction) : value(at), slope(direction) {}  ///< a number x and its δ
 
   [[nodiscard]] friend Dual operator+(const Dual& a, const Dual& b) { return {a.value + b.value, a.slope + b.slope}; }
@@ -44,14 +44,17 @@ template <class S>
   return result;
 }
 
-/// The slopes of a matrix of dual numbers.
+/// The values of a matrix of dual numbers.
+template <MatrixExpression X>
+[[nodiscard]] auto values(const X& x) {
+  using D = scalar_t<X>;
+  return Matrix<decltype(D::value)>(x.unaryExpr([](const D& entry) { return entry.value; }));
+}
+/// Its slopes.
 template <MatrixExpression X>
 [[nodiscard]] auto slopes(const X& x) {
-  using S = decltype(scalar_t<X>::slope);
-  const Matrix<scalar_t<X>> values = x;
-  Matrix<S> result(values.rows(), values.cols());
-  for (Index n = 0; n < values.size(); ++n) result.data()[n] = values.data()[n].slope;
-  return result;
+  using D = scalar_t<X>;
+  return Matrix<decltype(D::slope)>(x.unaryExpr([](const D& entry) { return entry.slope; }));
 }
 
 }  // namespace SYMPOW_NAMESPACE::exact

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <algorithm>
+#include <cmath>
 
 #include <sympow/core/rational.hpp>
 
@@ -70,6 +71,36 @@ inline void check_argument(const Rational& x) {
   detail::check_argument(x);
   return detail::series(x, 1, 2, detail::terms_of_series);
 }
+
+/// π within 10^-60, by Machin's 16 arctan 1/5 - 4 arctan 1/239.
+[[nodiscard]] inline Enclosure pi() {
+  const auto arctan = [](Index n) {  // of 1/n: what is left out of an alternating series is less than its next term
+    Rational sum(0), power(1, n);
+    for (Index k = 1; k < 90; k += 2) {
+      sum += power / Rational(k % 4 == 1 ? k : -k);
+      power /= Rational(n * n);
+    }
+    return Enclosure(sum - power, sum + power);
+  };
+  return Enclosure(16) * arctan(5) - Enclosure(4) * arctan(239);
+}
+/// √x of a rational x in 0 … 10^24, by Newton's steps from above. Throws `InvalidArgument`.
+[[nodiscard]] inline Enclosure root(const Rational& x) {
+  if (x.sign() < 0 || Rational(1000000000000) < x / Rational(1000000000000))
+    sympow::detail::raise<InvalidArgument>("enclosure: the argument of a root must lie in 0 … 10^24");
+  if (x.sign() == 0) return Rational(0);
+  Rational above(std::lround(std::ldexp(std::sqrt(x.to_double()), 20)) + 1, 1 << 20);
+  for (int n = 0; n < 3; ++n) above = (above + x / above) / Rational(2);  // from above, and never below
+  return {x / above, above};
+}
+/// e^x for all x of an enclosure.
+[[nodiscard]] inline Enclosure exponential(const Enclosure& x) {
+  return {exponential(x.low).low, exponential(x.high).high};
+}
+/// cos x, likewise: its slope is at most 1.
+[[nodiscard]] inline Enclosure cosine(const Enclosure& x) { return cosine(x.low) + Enclosure(-x.width(), x.width()); }
+/// sin x, likewise.
+[[nodiscard]] inline Enclosure sine(const Enclosure& x) { return sine(x.low) + Enclosure(-x.width(), x.width()); }
 
 }  // namespace SYMPOW_NAMESPACE::exact
 #endif
