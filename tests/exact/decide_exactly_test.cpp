@@ -141,6 +141,11 @@ TEST_CASE("numbers between two rational ones certify", "[exact]") {
   REQUIRE((right.method == Method::certified && !right.refuted));
   REQUIRE((wrong.method == Method::certified && wrong.refuted));
   REQUIRE(wrong.counterexample == "b = 1, other inputs 0: 1359141/500000 and not 367879/1000000");
+  const auto near = [](auto& x) {  // sides that are shown alike
+    const Rational a(x.integer("a", -3, 3));
+    x.meet(exact::exponential(a), exact::exponential(a) + exact::Enclosure(Rational(1, 1000000000)));
+  };
+  REQUIRE(decide_exactly(near).refuted);
 }
 
 TEST_CASE("inequalities of real numbers are certified", "[exact]") {

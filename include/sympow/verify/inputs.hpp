@@ -133,7 +133,7 @@ class Inputs {
   }
   /// Two numbers that must be equal.
   void equal(const S& left, const S& right, const std::string& words = {}) {
-    if (!difference_ && !(left == right)) difference_ = Difference{left, right, words};
+    if (!(left == right)) differ(left, right, words);
   }
   /// Two matrices or vectors that must be equal.
   template <MatrixExpression X, MatrixExpression Y>
@@ -145,7 +145,7 @@ class Inputs {
   }
   /// a ≤ b; if not, a is shown beside b.
   void at_most(const S& a, const S& b, const std::string& words = {}) {
-    if (b < a) equal(a, b, words);
+    if (b < a) differ(a, b, words);
   }
   /// Something that must be so.
   void is(bool so, const std::string& words = {}) { equal(S(so ? 1 : 0), S(1), words); }
@@ -154,14 +154,14 @@ class Inputs {
   /// Two real numbers that must be equal: their enclosures meet and are narrower than 10^-20. Leaves wider ones out.
   void meet(const exact::Enclosure& left, const exact::Enclosure& right, const std::string& words = {}) {
     used_.certified = true;
-    if (!left.meets(right)) return equal(shown(left), shown(right), words);
+    if (!left.meets(right)) return differ(shown(left), shown(right), words);
     const Rational narrow = Rational(1, 10000000000) * Rational(1, 10000000000);
     require(left.width() < narrow && right.width() < narrow);
   }
   /// a ≤ b for two real numbers. Leaves cases out whose enclosures overlap.
   void at_most(const exact::Enclosure& a, const exact::Enclosure& b, const std::string& words = {}) {
     used_.certified = true;
-    if (b.high < a.low) return equal(shown(a), shown(b), words);
+    if (b.high < a.low) return differ(shown(a), shown(b), words);
     require(a.high <= b.low);
   }
 #endif
@@ -171,6 +171,9 @@ class Inputs {
   [[nodiscard]] std::size_t rounds() const { return rounds_; }  ///< the largest number of sizes of one name
 
  private:
+  void differ(const S& left, const S& right, const std::string& words) {
+    if (!difference_) difference_ = Difference{left, right, words};
+  }
 #ifdef SYMPOW_HAS_RATIONAL
   /// The middle to six decimals.
   static Rational shown(const exact::Enclosure& x) {
