@@ -513,7 +513,8 @@ class Diagnostics(NamedTuple):
 
     log_sum        log |Σ_j s_ij|, -∞ where the row sees nothing
     condition      Σ_j b_ij (|scale| ‖q_i‖ ‖M_ij k_j‖)^P / |Σ_j s_ij|: how much the row magnifies rounding. For exponential
-                   scores a pair weighs e^s (1 + |scale| ‖q‖ ‖k‖); with channel gates it is an upper bound
+                   scores a pair weighs e^s (1 + |scale| ‖q‖ ‖k‖), for random ones ‖φ(scale q)‖ ‖φ(k)‖; with channel
+                   gates it is an upper bound
     is_degenerate  whether the row has nothing to divide by and is 0
     """
 
