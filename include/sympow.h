@@ -63,7 +63,7 @@ enum {
   SYMPOW_INTERRUPTED_STATE = 5,  ///< states that a call has left half way as memory ended
   SYMPOW_BAD_FILE = 6,           ///< of states: absent, foreign, of other sizes, damaged; or it cannot be written
   SYMPOW_OUT_OF_MEMORY = 7,
-  SYMPOW_NOT_BUILT = 8,       ///< what this library was built without: a device, a power, a form there
+  SYMPOW_NOT_BUILT = 8,       ///< what this library was built without: a device, or a power or a form there
   SYMPOW_INTERNAL_ERROR = 9,  ///< none of these; please report it
   SYMPOW_DEVICE_ERROR = 10    ///< of the runtime of a device, which the text quotes
 };
@@ -124,7 +124,13 @@ typedef struct sympow_tensor {
 
 // ---- what is computed ----
 
-enum { SYMPOW_SCORES_POWER = 0, SYMPOW_SCORES_EXPONENTIAL = 1 };  ///< κ(x) = x^P, or exp x: softmax, without states
+enum {
+  SYMPOW_SCORES_POWER = 0,        ///< κ(x) = x^P
+  SYMPOW_SCORES_EXPONENTIAL = 1,  ///< κ(x) = exp x: softmax, without states
+  /// φ(scale q)·φ(M k), φ(x) = exp(W x - |x|²/2) / √D, in the place of κ: exp in the mean over W, so an estimate of
+  /// softmax that has states. Rows of W are those of orthogonal blocks, see sympow::PositiveRandomFeatures.
+  SYMPOW_SCORES_RANDOM = 2
+};
 enum {
   SYMPOW_NORMALISATION_DEFAULT = 0,  ///< normalised where no score is negative: even powers and exp
   SYMPOW_NORMALISED = 1,             ///< rows divided by the sum of their scores; where none is negative
@@ -149,7 +155,7 @@ enum {
 typedef struct sympow_options {
   size_t size;            ///< set by SYMPOW_OPTIONS_INIT, with all that is named in brackets
   int32_t scores;         ///< [SYMPOW_SCORES_POWER]
-  int32_t power;          ///< P [2], 1 … 4; not looked at for exponential scores
+  int32_t power;          ///< P [2], 1 … 8; looked at for powers alone
   int32_t normalisation;  ///< [SYMPOW_NORMALISATION_DEFAULT]
   int32_t form;           ///< [SYMPOW_FORM_AUTOMATIC]
   int32_t mask;           ///< [SYMPOW_MASK_CAUSAL]
@@ -159,19 +165,22 @@ typedef struct sympow_options {
   int64_t offset;         ///< tokens from the first key to the first query [0], of the attention form
   int64_t chunk;          ///< tokens of a chunk [0: by the cost model]
   int64_t checkpoint;  ///< gradients keep a state every so many chunks [0: as many as fit 128 MiB]; one value for all
-  int64_t tail;        ///< tokens that a state holds as they are, at least 0 [-1: 32]
+  int64_t tail;        ///< tokens that a state holds as they are, at least 0 [-1: 32, of random features 0]
   double scale;        ///< multiplies q·k, inside the power [1]
   int64_t rotary_dim;  ///< channels that rotary turns, the first ones of a head, paired among themselves [0: all d]
+  int64_t features;    ///< D, random features [0]: at least 1 with SYMPOW_SCORES_RANDOM, else 0
+  int64_t seed;        ///< of their W, at least 0 [1]: equal seeds give equal W on every machine, up to rounding
 } sympow_options;
-#define SYMPOW_OPTIONS_INIT {sizeof(sympow_options), 0, 2, 0, 0, 0, -1, 0, 0, 0, 0, 0, -1, 1.0, 0}
+#define SYMPOW_OPTIONS_INIT {sizeof(sympow_options), 0, 2, 0, 0, 0, -1, 0, 0, 0, 0, 0, -1, 1.0, 0, 0, 1}
 
-/// Feature map, normalisation, form and mask, checked: immutable.
+/// Feature map, normalisation, form and mask, checked: immutable. Random features are drawn by the first call with keys
+/// of a d, 8 D d² operations, and kept: 8 D d bytes.
 typedef struct sympow_attention sympow_attention;
 /// Checks the options and keeps what they say.
 SYMPOW_API sympow_status sympow_attention_create(const sympow_options* options, sympow_attention** attention);
 SYMPOW_API void sympow_attention_destroy(sympow_attention* attention);
 
-/// D, the numbers of an embedded key in R^d: C(d + P - 1, P). Exponential scores have none.
+/// D, the numbers of an embedded key in R^d: C(d + P - 1, P), or the random features. Exponential scores have none.
 SYMPOW_API sympow_status sympow_feature_dimension(const sympow_attention* attention, int64_t d, int64_t* dimension);
 
 /// Scratch memory. On a CPU it grows until it has seen the largest call; a call without one makes its own; `memory` is
@@ -187,8 +196,8 @@ SYMPOW_API void sympow_workspace_destroy(sympow_workspace* workspace);
 /// T_q queries and T_k keys, as many unless the mask has an offset or is full. Hg is Hk or H: parameters of a key head
 /// are those of all its query heads. Null: there is none of it. A token turns by β θ, of n axes by Σ_a β_a θ_a: β_a is
 /// what coordinate a of positions grows by, as in images and M-RoPE (on a CPU). Gates go with everything; of θ, channel
-/// gates and Householder vectors, which do not commute, a call has one. With Householder vectors only power 1 has
-/// states.
+/// gates and Householder vectors, which do not commute, a call has one, and with random features only θ. With
+/// Householder vectors only power 1 has states.
 typedef struct sympow_inputs {
   size_t size;                     ///< set by SYMPOW_INPUTS_INIT
   const sympow_tensor* queries;    ///< [B, T_q, H, d]
@@ -243,6 +252,20 @@ SYMPOW_API sympow_status sympow_attend(const sympow_attention* attention, const 
 SYMPOW_API sympow_status sympow_decode(const sympow_attention* attention, const sympow_inputs* inputs,
                                        sympow_states* states, const sympow_tensor* rows, sympow_workspace* workspace,
                                        void* stream);
+
+/// What is known of the rows that `sympow_attend` gives for the same inputs and states, which stay as they are:
+/// `diagnostics` are [B, T_q, H, 3] of float64, three numbers a row, 0 where Q is padding,
+///
+///     log |Σ_j s_ij|                                          -∞ where the row sees nothing
+///     Σ_j b_ij (|scale| |q_i| |M_ij k_j|)^P / |Σ_j s_ij|      how much a row magnifies rounding: its condition number
+///     1 where the row has nothing to divide by and is 0       else 0
+///
+/// In the condition number a pair of exponential scores weighs e^s (1 + |scale| |q| |k|), of random features |φ(scale q)|
+/// |φ(k)|; with channel gates it is an upper bound. Cost: that of `sympow_attend`, and a copy of a state for each query
+/// head. On a CPU.
+SYMPOW_API sympow_status sympow_diagnose(const sympow_attention* attention, const sympow_inputs* inputs,
+                                         const sympow_states* states, const sympow_tensor* diagnostics,
+                                         sympow_workspace* workspace, void* stream);
 
 /// Where gradients of a loss go: written, not added to. Each has the shape of what it is of, those of parameters either
 /// type. Null: not wanted, but for the first three.

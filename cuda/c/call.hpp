@@ -97,7 +97,8 @@ inline void check_settings(const Settings& settings) {
   const auto check = [](bool has, const char* what) {
     if (!has) detail::raise<NotBuilt>(what);
   };
-  check(settings.power > 0, "options->scores is SYMPOW_SCORES_EXPONENTIAL; on a CUDA device there are powers");
+  check(settings.scores.power > 0,
+        "options->scores is not SYMPOW_SCORES_POWER; on a CUDA device there are powers alone");
   check(settings.options.head.mask == causal(),
         "options->mask or offset is not the default; on a CUDA device a query sees the keys up to its own");
   check(settings.rotary_dim == 0, "options->rotary_dim is given; on a CUDA device rotary turns all channels");
@@ -109,7 +110,7 @@ inline void check_settings(const Settings& settings) {
 inline cuda::Problem problem_of(const Settings& settings) {
   check_settings(settings);
   cuda::Problem p;
-  p.power = settings.power;
+  p.power = settings.scores.power;
   p.normalised = settings.normalisation != SYMPOW_UNNORMALISED;
   p.pairing = settings.pairing;
   p.scale = static_cast<float>(settings.options.head.scale);

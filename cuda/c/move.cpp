@@ -33,9 +33,9 @@ void each_part(const DeviceShape& shape, const auto& visit) {
 }
 
 void check_sizes(const StateShape& on_cpu, const DeviceShape& on_device) {
-  if (on_cpu.power != on_device.power)
-    detail::raise<InvalidArgument>("from and to are of the powers ", on_cpu.power, " on the CPU and ", on_device.power,
-                                   " on the device, must be of the same");
+  if (on_cpu.scores.power != on_device.power)
+    detail::raise<InvalidArgument>("from and to are of ", name_of(on_cpu.scores), " on the CPU and power ",
+                                   on_device.power, " on the device, must be of the same");
   detail::check_size("sequences on the CPU", on_cpu.batch, on_device.batch, "those on the device");
   detail::check_size("heads on the CPU", on_cpu.heads, on_device.heads, "those on the device");
   detail::check_size("d on the CPU", on_cpu.d, on_device.d, "that on the device");
@@ -102,9 +102,7 @@ void move_states(const sympow_states& from, const sympow_states& to, const std::
   std::vector<Index> tokens;
   if (given_tokens) {
     check_axis(*given_tokens, 0, shape.batch, "sequences of the states");
-    tokens = lengths_in(*given_tokens);
-    for (const Index n : tokens)
-      if (n < 0) detail::raise<InvalidArgument>("tokens has the entry ", n, ", must not be negative");
+    tokens = lengths_in(*given_tokens, std::numeric_limits<Index>::max());
   }
   for (Index b = 0; !given_tokens && b < shape.batch; ++b)
     tokens.push_back(goes_to_device ? (shape.heads == 0 ? 0 : cpu_states.tokens(b, 0)) : device.tokens(b));

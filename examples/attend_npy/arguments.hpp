@@ -4,18 +4,13 @@
 #include <algorithm>
 #include <cerrno>
 #include <cmath>
-#include <cstddef>
 #include <cstdint>
 #include <cstdlib>
 #include <map>
-#include <optional>
 #include <string>
-#include <utility>
 #include <vector>
 
-#include <sympow/attention/cost_model.hpp>
-#include <sympow/core/config.hpp>
-#include <sympow/rotation/turns.hpp>
+#include <sympow.h>
 
 #include "bad_input.hpp"
 
@@ -77,214 +72,140 @@ inline constexpr const char* usage =
   --compare        run every form that the feature has, print how far they are apart by the row rule,
                    |Y - Y'| / (4 u K max|V| (1 + sqrt n)), and exit with 1 if that is above 1 or a row holds information in one
                    form and none in another; Y is that of the chosen form. The rows
-                   in double take T^2 d operations a head, T^2 d^2 with --householder
+                   in double are those of the attention form: T^2 d operations a head
 
 Exit status: 0 done, 1 the forms disagree, 2 bad input, output that cannot be written, too little memory or rows that are not numbers,
 with one line that says what; then no output file is left behind.
 )";
 
-enum class Feature { power, linear, exponential, random };
-using sympow::Form;
-enum class Normalize { automatic, sum, none };
-enum class Layout { bthd, bhtd };  // the order of four axes
-using sympow::Pairing;
+enum Feature { power, linear, exponential, random };
 
+/// What a command line says: words by their option, and the numbers and choices in them.
 struct Arguments {
-  // Paths, empty if not given.
-  std::string q, k, v, out, log_gate, theta, beta, householder, strength, state_in, state_out, diagnostics, grad;
-  std::string lengths;  // a list or a path, empty if not given
-  Layout layout = Layout::bthd;
-  bool has_layout = false;  // whether it was given
-  Pairing pairing = Pairing::interleaved;
-  Feature feature = Feature::power;
-  int power = 2;
-  std::ptrdiff_t features = 0;  // of random
-  std::uint64_t seed = 1;
-  Form form = Form::automatic;
-  std::ptrdiff_t chunk = 0;  // 0 lets the library choose
+  std::map<std::string, std::string> given;
+  std::int64_t degree = 2, features = 0, seed = 1, chunk = 0;
   double scale = 1;
-  bool has_scale = false;  // whether it was given
-  Normalize normalize = Normalize::automatic;
-  bool delta_rule = false;
-  bool compare = false;
+  int feature = Feature::power, form = SYMPOW_FORM_AUTOMATIC, normalize = 0, layout = 0,
+      pairing = 0;  // places in `choices`
 
-  /// P of s^P.
-  [[nodiscard]] int degree() const { return feature == Feature::linear ? 1 : power; }
-  /// Whether no score is negative.
-  [[nodiscard]] bool nonnegative() const {
-    return feature == Feature::exponential || feature == Feature::random || degree() % 2 == 0;
+  [[nodiscard]] bool has(const std::string& option) const { return given.contains(option); }
+  /// "--q q.npy"
+  [[nodiscard]] std::string text(const std::string& option) const {
+    return option + (given.at(option).empty() ? "" : " " + given.at(option));
   }
+  /// Whether no score is negative.
+  [[nodiscard]] bool nonnegative() const { return feature >= Feature::exponential || degree % 2 == 0; }
   /// Whether there are state forms: a finite embedding, which is the key itself where a Householder chain acts.
   [[nodiscard]] bool has_state() const {
-    return feature != Feature::exponential && (householder.empty() || (feature != Feature::random && degree() == 1));
+    return feature != Feature::exponential && (!has("--householder") || degree == 1);
   }
-  [[nodiscard]] bool has_state_file() const { return !state_in.empty() || !state_out.empty(); }
-  /// Whether rows are divided by the sum of their scores.
-  [[nodiscard]] bool divides() const {
-    return normalize == Normalize::automatic ? nonnegative() : normalize == Normalize::sum;
-  }
+  [[nodiscard]] bool has_state_file() const { return has("--state-in") || has("--state-out"); }
+  [[nodiscard]] bool divides() const { return normalize == 0 ? nonnegative() : normalize == 1; }
 };
 
-namespace detail {
+inline const std::map<std::string, std::vector<std::string>> choices = {
+    {"--feature", {"power", "linear", "exponential", "random"}},
+    {"--form", {"auto", "attention", "recurrent", "chunked"}},
+    {"--normalize", {"auto", "sum", "none"}},
+    {"--layout", {"bthd", "bhtd"}},
+    {"--pairing", {"interleaved", "half-split"}}};
 
-inline std::ptrdiff_t whole_number(const std::string& option, const std::string& value, std::ptrdiff_t least,
-                                   std::ptrdiff_t most) {
+inline int one_of(const std::string& option, const std::string& value) {
+  const auto& names = choices.at(option);
+  const auto found = std::ranges::find(names, value);
+  if (found != names.end()) return static_cast<int>(found - names.begin());
+  std::string all;
+  for (const std::string& name : names) all += (all.empty() ? "" : name == names.back() ? " or " : ", ") + name;
+  fail(option, " is ", value, ", must be ", all);
+}
+
+inline std::int64_t whole_number(const std::string& option, const std::string& value, std::int64_t least,
+                                 std::int64_t most = INT64_MAX) {
   char* end = nullptr;
   errno = 0;
   const long long number = std::strtoll(value.c_str(), &end, 10);
   const bool is_number = !value.empty() && (value[0] == '-' || (value[0] >= '0' && value[0] <= '9')) && *end == '\0';
   if (!is_number || errno != 0 || number < least || number > most)
     fail(option, " is ", value, ", must be a whole number of ", least,
-         most == PTRDIFF_MAX ? " or more" : " to " + std::to_string(most));
-  return static_cast<std::ptrdiff_t>(number);
+         most == INT64_MAX ? " or more" : " to " + std::to_string(most));
+  return number;
 }
 
 inline double finite_number(const std::string& option, const std::string& value) {
   char* end = nullptr;
   const double number = std::strtod(value.c_str(), &end);
-  const bool is_number =
-      !value.empty() && std::string("+-.0123456789").find(value[0]) != std::string::npos && *end == '\0';
-  if (!is_number || !std::isfinite(number)) fail(option, " is ", value, ", must be a finite number");
+  const bool starts_well = !value.empty() && std::string("+-.0123456789").find(value[0]) != std::string::npos;
+  if (!starts_well || *end != '\0' || !std::isfinite(number)) fail(option, " is ", value, ", must be a finite number");
   return number;
 }
 
-template <class Value>
-Value one_of(const std::string& option, const std::string& value,
-             const std::vector<std::pair<std::string, Value>>& choices) {
-  std::string names;
-  for (const auto& [name, choice] : choices) {
-    if (value == name) return choice;
-    names += (names.empty() ? "" : name == choices.back().first ? " or " : ", ") + name;
+/// Throws unless the options go with each other.
+inline void check(const Arguments& x) {
+  for (const char* needed : {"--q", "--k", "--v", "--out"})
+    if (!x.has(needed)) fail(needed, " is missing; see attend_npy --help");
+  for (const auto& [option, needed] : std::map<std::string, std::string>{{"--beta", "--theta"},
+                                                                         {"--pairing", "--theta"},
+                                                                         {"--strength", "--householder"},
+                                                                         {"--householder", "--strength"},
+                                                                         {"--delta-rule", "--strength"}})
+    if (x.has(option) && !x.has(needed)) fail(x.text(option), " needs ", needed);
+  const std::string feature = x.has("--feature") ? x.text("--feature") : "the default --feature power";
+  const auto refuse = [&](const std::string& option, const std::string& other) {
+    fail(option.ends_with("-in") || option.ends_with("-out") ? option : x.text(option), " does not go with ", other);
+  };
+  for (const char* option : {"--theta", "--beta"})
+    if (x.has("--householder") && x.has(option))
+      refuse("--householder", x.text(option) + ": one transition acts on keys");
+  if (x.has("--householder") && x.feature == Feature::random) refuse("--householder", feature);
+  if (x.has("--power") && x.feature != Feature::power) refuse("--power", feature);
+  if (x.feature == Feature::random && !x.has("--features"))
+    fail("--features is missing: --feature random needs to know how many");
+  for (const char* option : {"--features", "--seed"})
+    if (x.has(option) && x.feature != Feature::random) refuse(option, feature);
+  if (x.normalize == 1 && !x.nonnegative())
+    refuse("--normalize",
+           (x.has("--power") ? x.text("--power") : feature) + ": scores of either sign give no distribution");
+  for (const char* option : {"--state-in", "--state-out", "--form"}) {
+    if (!x.has(option) || (option == std::string("--form") && x.form <= SYMPOW_FORM_ATTENTION)) continue;
+    if (x.feature == Feature::exponential) refuse(option, feature + ", which has no state; its form is attention");
+    if (!x.has_state())
+      refuse(option, "--householder and --power " + std::to_string(x.degree) +
+                         ": a chain moves states of --feature linear or --power 1 only; its form here is attention");
+    if (x.form == SYMPOW_FORM_ATTENTION) refuse(option, "--form attention, which has no state");
   }
-  fail(option, " is ", value, ", must be ", names);
 }
-
-/// Throws unless the options of a Householder chain go together.
-inline void check_chain(const Arguments& arguments) {
-  const std::string chain = "--householder " + arguments.householder, strength = "--strength " + arguments.strength;
-  if (arguments.delta_rule && arguments.strength.empty())
-    fail("--delta-rule needs --strength: it multiplies the values by the numbers in it");
-  if (arguments.householder.empty() && !arguments.strength.empty())
-    fail(strength, " needs --householder: it multiplies w w^T of the vectors in it");
-  if (arguments.householder.empty()) return;
-  if (arguments.strength.empty()) fail(chain, " needs --strength: one number for each token and head");
-  if (!arguments.theta.empty() || !arguments.beta.empty())
-    fail(chain, " does not go with ",
-         arguments.theta.empty() ? "--beta " + arguments.beta : "--theta " + arguments.theta,
-         ": one transition at most acts on keys");
-  if (arguments.feature == Feature::random)
-    fail(chain, " does not go with --feature random: a chain is not defined on random features");
-}
-
-}  // namespace detail
 
 /// The arguments that a command line says. Throws `BadInput` for what no array could make right.
 inline Arguments parse(const std::vector<std::string>& words) {
-  Arguments arguments;
-  const std::map<std::string, std::string Arguments::*> paths = {{"--q", &Arguments::q},
-                                                                 {"--k", &Arguments::k},
-                                                                 {"--v", &Arguments::v},
-                                                                 {"--out", &Arguments::out},
-                                                                 {"--log-gate", &Arguments::log_gate},
-                                                                 {"--theta", &Arguments::theta},
-                                                                 {"--beta", &Arguments::beta},
-                                                                 {"--householder", &Arguments::householder},
-                                                                 {"--strength", &Arguments::strength},
-                                                                 {"--state-in", &Arguments::state_in},
-                                                                 {"--state-out", &Arguments::state_out},
-                                                                 {"--diagnostics", &Arguments::diagnostics},
-                                                                 {"--grad", &Arguments::grad},
-                                                                 {"--lengths", &Arguments::lengths}};
-  const std::vector<std::string> others = {"--feature", "--power", "--features",  "--seed",   "--form",
-                                           "--chunk",   "--scale", "--normalize", "--layout", "--pairing"};
-  std::map<std::string, std::string> given;
+  const std::string options =
+      " --q --k --v --out --log-gate --theta --beta --householder --strength --state-in --state-out --diagnostics "
+      "--grad "
+      "--lengths --feature --power --features --seed --form --chunk --scale --normalize --layout --pairing ";
+  Arguments x;
   for (std::size_t n = 0; n < words.size(); ++n) {
     const std::string& option = words[n];
-    const bool is_flag = option == "--compare" || option == "--delta-rule";
-    if (!is_flag && !paths.contains(option) && std::find(others.begin(), others.end(), option) == others.end())
+    const bool is_flag = option == "--compare" || option == "--delta-rule", is_last = n + 1 == words.size();
+    if (!is_flag && (!option.starts_with("--") || options.find(" " + option + " ") == std::string::npos))
       fail("unknown option ", option, "; see attend_npy --help");
-    if (given.contains(option)) fail(option, " is given twice");
-    if (!is_flag && (n + 1 == words.size() || words[n + 1].empty() || words[n + 1].starts_with("--")))
-      fail(option, " needs a value", n + 1 == words.size() ? "" : ", but is followed by '" + words[n + 1] + "'");
-    given[option] = is_flag ? "" : words[++n];
+    if (x.has(option)) fail(option, " is given twice");
+    if (!is_flag && (is_last || words[n + 1].empty() || words[n + 1].starts_with("--")))
+      fail(option, " needs a value", is_last ? "" : ", but is followed by '" + words[n + 1] + "'");
+    x.given[option] = is_flag ? "" : words[++n];
   }
-
-  using detail::one_of;
-  for (const auto& [option, value] : given) {
-    if (const auto path = paths.find(option); path != paths.end()) arguments.*(path->second) = value;
-    if (option == "--feature")
-      arguments.feature = one_of<Feature>(option, value,
-                                          {{"power", Feature::power},
-                                           {"linear", Feature::linear},
-                                           {"exponential", Feature::exponential},
-                                           {"random", Feature::random}});
-    if (option == "--form")
-      arguments.form = one_of<Form>(option, value,
-                                    {{"auto", Form::automatic},
-                                     {"attention", Form::attention},
-                                     {"recurrent", Form::recurrent},
-                                     {"chunked", Form::chunked}});
-    if (option == "--normalize")
-      arguments.normalize = one_of<Normalize>(
-          option, value, {{"auto", Normalize::automatic}, {"sum", Normalize::sum}, {"none", Normalize::none}});
-    if (option == "--layout")
-      arguments.layout = one_of<Layout>(option, value, {{"bthd", Layout::bthd}, {"bhtd", Layout::bhtd}});
-    if (option == "--pairing")
-      arguments.pairing =
-          one_of<Pairing>(option, value, {{"interleaved", Pairing::interleaved}, {"half-split", Pairing::half_split}});
-    if (option == "--power")
-      arguments.power = static_cast<int>(detail::whole_number(option, value, 1, sympow::max_power));
-    if (option == "--features") arguments.features = detail::whole_number(option, value, 1, PTRDIFF_MAX);
-    if (option == "--seed")
-      arguments.seed = static_cast<std::uint64_t>(detail::whole_number(option, value, 0, PTRDIFF_MAX));
-    if (option == "--chunk") arguments.chunk = detail::whole_number(option, value, 1, PTRDIFF_MAX);
-    if (option == "--scale") arguments.scale = detail::finite_number(option, value);
-    if (option == "--delta-rule") arguments.delta_rule = true;
-    if (option == "--compare") arguments.compare = true;
-  }
-
-  for (const char* needed : {"--q", "--k", "--v", "--out"})
-    if (!given.contains(needed)) fail(needed, " is missing; see attend_npy --help");
-  arguments.has_layout = given.contains("--layout");
-  arguments.has_scale = given.contains("--scale");
-  detail::check_chain(arguments);
-  if (given.contains("--beta") && !given.contains("--theta"))
-    fail("--beta ", arguments.beta, " needs --theta: it multiplies the rates in it");
-  if (given.contains("--pairing") && !given.contains("--theta"))
-    fail("--pairing ", given["--pairing"], " needs --theta: it says which entries the rates in it turn");
-  if (given.contains("--power") && arguments.feature != Feature::power)
-    fail("--power ", arguments.power, " does not go with --feature ", given["--feature"]);
-  if (arguments.feature == Feature::random && !given.contains("--features"))
-    fail("--features is missing: --feature random needs to know how many");
-  for (const char* option : {"--features", "--seed"})
-    if (given.contains(option) && arguments.feature != Feature::random)
-      fail(option, " ", given[option], " does not go with ",
-           given.contains("--feature") ? "--feature " + given["--feature"] : "the default --feature power",
-           ", it goes with --feature random");
-  if (arguments.feature == Feature::exponential) {
-    if (arguments.form == Form::recurrent || arguments.form == Form::chunked)
-      fail("--form ", given["--form"],
-           " does not go with --feature exponential, which has no state; its form is attention");
-    if (arguments.has_state_file())
-      fail(given.contains("--state-in") ? "--state-in" : "--state-out",
-           " does not go with --feature exponential, which has no state");
-  } else if (arguments.normalize == Normalize::sum && !arguments.nonnegative()) {
-    fail("--normalize sum does not go with ",
-         arguments.feature == Feature::linear ? "--feature linear" : "--power " + std::to_string(arguments.power),
-         ": scores of either sign give no distribution");
-  }
-  const bool wants_state =
-      arguments.has_state_file() || arguments.form == Form::recurrent || arguments.form == Form::chunked;
-  if (arguments.feature == Feature::power && !arguments.has_state() && wants_state)
-    fail(given.contains("--state-in")    ? "--state-in"
-         : given.contains("--state-out") ? "--state-out"
-                                         : "--form " + given["--form"],
-         " does not go with --householder and --power ", arguments.power,
-         ": a chain moves states of --feature linear or --power 1 only; its form here is attention");
-  if (arguments.form == Form::attention && arguments.has_state_file())
-    fail(given.contains("--state-in") ? "--state-in" : "--state-out",
-         " does not go with --form attention, which has no state");
-  return arguments;
+  for (const auto& [option, place] : std::map<std::string, int*>{{"--feature", &x.feature},
+                                                                 {"--form", &x.form},
+                                                                 {"--normalize", &x.normalize},
+                                                                 {"--layout", &x.layout},
+                                                                 {"--pairing", &x.pairing}})
+    if (x.has(option)) *place = one_of(option, x.given[option]);
+  if (x.has("--power")) x.degree = whole_number("--power", x.given["--power"], 1, 8);
+  if (x.has("--features")) x.features = whole_number("--features", x.given["--features"], 1);
+  if (x.has("--seed")) x.seed = whole_number("--seed", x.given["--seed"], 0);
+  if (x.has("--chunk")) x.chunk = whole_number("--chunk", x.given["--chunk"], 1);
+  if (x.has("--scale")) x.scale = finite_number("--scale", x.given["--scale"]);
+  if (x.feature == Feature::linear) x.degree = 1;
+  check(x);
+  return x;
 }
 
 }  // namespace attend_npy

@@ -1,20 +1,15 @@
 // Attention on a user's own arrays, from numpy or PyTorch, in any form: see `usage` in arguments.hpp.
-#include <algorithm>
-#include <array>
-#include <cmath>
 #include <cstdio>
 #include <exception>
+#include <filesystem>
 #include <fstream>
-#include <limits>
-#include <new>
 #include <span>
 
-#include "attend.hpp"
-#include "features.hpp"
-#include "gradient_files.hpp"
+#include <sympow/attention/cost_model.hpp>
+
+#include "compare.hpp"
 #include "output_files.hpp"
 #include "process.hpp"
-#include "read_problem.hpp"
 
 using namespace attend_npy;
 
@@ -26,99 +21,86 @@ std::string whole(double x) {
   return digits.data();
 }
 
-// The form of a problem, the chosen one or the cheapest, and its chunk unless that is chosen. Throws `BadInput` if it
-// needs a state that is too large.
-Form choose_form(Problem& problem) {
-  const Arguments& arguments = problem.arguments;
-  if (!arguments.has_state()) return Form::attention;
-  const std::size_t scalar = problem.Q.holds<float>() ? sizeof(float) : sizeof(double);
-  const double D = dimension(arguments, problem.d), tokens = static_cast<double>(problem.longest());
-  const sympow::ProblemShape shape{.T = problem.longest(),
-                                   .d = problem.d,
-                                   .e = problem.e,
-                                   .D = D,
-                                   .action = problem.W ? sympow::KeyAction::mix : sympow::KeyAction::none,
-                                   .keeps_state = arguments.has_state_file(),
-                                   .from_nothing = arguments.state_in.empty()};
-  if (arguments.chunk == 0) problem.arguments.chunk = sympow::cheapest_chunk(shape);
-  const Index chunk = std::min(problem.longest(), arguments.chunk);
-  const double projections = arguments.feature == Feature::random ? D * static_cast<double>(problem.d) * 8 : 0;
-  // Gradients keep states along the way: every √n-th of n chunks, those between two of them, and their own.
-  const double states = arguments.grad.empty()
-                            ? 1
-                            : 3 + 2 * std::ceil(std::sqrt(tokens / static_cast<double>(std::max<Index>(chunk, 1))));
-  const double bytes = states * state_bytes(D, problem.e, scalar) + chunk_bytes(D, chunk, scalar) + projections;
-
-  const Form form = arguments.form == Form::automatic ? sympow::cheapest_form(shape) : arguments.form;
-  const double of_attention = D * tokens * static_cast<double>(scalar) + projections;  // φ of all keys
-  if (arguments.feature == Feature::random && std::max(bytes, of_attention) > most_state_bytes)
-    fail("--features ", arguments.features, ": projections, a state and embeddings take ",
-         whole(std::max(bytes, of_attention)), " bytes, must be at most ", whole(most_state_bytes));
-  if ((form != Form::attention || arguments.compare) && bytes > most_state_bytes)
-    fail("P = ", arguments.degree(), " on d = ", problem.d, " and e = ", problem.e, " needs D = ", whole(D), ": ",
-         states == 1 ? "a state" : whole(states) + " states", " and a chunk of ", chunk, " tokens take ", whole(bytes),
-         " bytes, must be at most ", whole(most_state_bytes),
-         "; --form attention needs neither, without --compare and state files");
-  if (!arguments.state_out.empty()) {
-    std::error_code error;
-    const auto folder = std::filesystem::absolute(arguments.state_out, error).parent_path();
-    const auto space = std::filesystem::space(folder, error);
-    const double needed = state_bytes(D, problem.e, scalar) * static_cast<double>(problem.count());
-    if (!error && needed > static_cast<double>(space.available))
-      fail("--state-out ", arguments.state_out, ": ", problem.count(), " states take ", whole(needed),
-           " bytes, there are ", space.available, " left");
-  }
-  return form;
-}
-
 // "1 row holds", "2 rows hold".
 std::string counted(Index count, const char* one, const char* several) {
   return std::to_string(count) + " " + (count == 1 ? one : several);
 }
 
-void describe(const Problem& problem) {
-  const char* forms[] = {"", "attention", "recurrent", "chunked"};
-  const char* features[] = {"power", "linear", "exponential", "random"};
-  const char* axes[] = {"(T, d)", "(H, T, d)", problem.heads_first ? "(B, H, T, d)" : "(B, T, H, d)"};
-  const Arguments& arguments = problem.arguments;
-  std::printf("%s%s, %s of %s, d = %td, e = %td, %s, %s form\n", features[static_cast<int>(arguments.feature)],
-              arguments.feature == Feature::power    ? (" " + std::to_string(arguments.power)).c_str()
-              : arguments.feature == Feature::random ? (" " + std::to_string(arguments.features)).c_str()
-                                                     : "",
-              counted(problem.count(), "head", "heads").c_str(), counted(problem.T, "token", "tokens").c_str(),
-              problem.d, problem.e, problem.Q.holds<float>() ? "float" : "double",
-              forms[static_cast<int>(problem.form)]);
-  std::printf("Q is %s = %s, K %s, V %s\n", axes[problem.Q.shape.size() - 2], text(problem.Q.shape).c_str(),
-              text(problem.K.shape).c_str(), text(problem.V.shape).c_str());
-  if (!problem.lengths.empty())
-    std::printf("the longest sequence has %s, the rest is padding\n",
-                counted(problem.longest(), "token", "tokens").c_str());
+// The form of a problem, the chosen one or the cheapest, and its chunk unless that is chosen. Throws `BadInput` if it
+// needs states that are too large.
+int choose_form(Problem& x) {
+  Arguments& arguments = x.arguments;
+  if (!arguments.has_state()) return SYMPOW_FORM_ATTENTION;
+  constexpr double most = 4294967296.0;
+  const double size = x.is_single() ? 4 : 8, d = static_cast<double>(x.d), e = static_cast<double>(x.e);
+  double D = 1;
+  for (std::int64_t n = 0; n < arguments.degree; ++n) D *= (d + static_cast<double>(n)) / static_cast<double>(n + 1);
+  if (arguments.feature == Feature::random) D = static_cast<double>(arguments.features);
+  const sympow::ProblemShape shape{
+      .T = x.longest(),
+      .d = x.d,
+      .e = x.e,
+      .D = D,
+      .action = arguments.has("--householder") ? sympow::KeyAction::mix : sympow::KeyAction::none,
+      .keeps_state = arguments.has_state_file(),
+      .from_nothing = !arguments.has("--state-in")};
+  if (arguments.chunk == 0) arguments.chunk = sympow::cheapest_chunk(shape);
+  const double tokens = static_cast<double>(x.longest()),
+               chunk = std::min(tokens, static_cast<double>(arguments.chunk)), state = D * (e + 1) * size;
+  // Gradients keep states along the way: every √n-th of n chunks, those between two of them, and their own.
+  const double kept = arguments.has("--grad") ? 3 + 2 * std::ceil(std::sqrt(tokens / std::max(chunk, 1.))) : 1;
+  const double heads = arguments.has_state_file() ? static_cast<double>(x.B * x.H) : 1;
+  const double bytes = (kept + heads - 1) * state + (D * (chunk + 32) + 2 * chunk * chunk) * size;
+  const int form =
+      arguments.form == SYMPOW_FORM_AUTOMATIC ? static_cast<int>(sympow::cheapest_form(shape)) : arguments.form;
+  if (arguments.feature == Feature::random && std::max(bytes, D * tokens * size) + 8 * D * d > most)
+    fail("--features ", arguments.features, ": projections, a state and embeddings take ",
+         whole(std::max(bytes, D * tokens * size) + 8 * D * d), " bytes, must be at most ", whole(most));
+  if ((form != SYMPOW_FORM_ATTENTION || arguments.has("--compare")) && bytes > most)
+    fail("P = ", arguments.degree, " on d = ", x.d, " and e = ", x.e, " needs D = ", whole(D),
+         ": states and a chunk of ", chunk, " tokens take ", whole(bytes), " bytes, must be at most ", whole(most),
+         "; --form attention needs neither, without --compare and state files");
+  return form;
+}
+
+void describe(const Problem& x, int form) {
+  const Arguments& arguments = x.arguments;
+  const char* axes[] = {"(T, d)", "(H, T, d)", x.heads_first ? "(B, H, T, d)" : "(B, T, H, d)"};
+  const std::string of = arguments.feature == Feature::power    ? " " + std::to_string(arguments.degree)
+                         : arguments.feature == Feature::random ? " " + std::to_string(arguments.features)
+                                                                : "";
+  std::printf("%s%s, %s of %s, d = %td, e = %td, %s, %s form\n",
+              choices.at("--feature")[static_cast<std::size_t>(arguments.feature)].c_str(), of.c_str(),
+              counted(x.B * x.H, "head", "heads").c_str(), counted(x.T, "token", "tokens").c_str(), x.d, x.e,
+              x.is_single() ? "float" : "double", choices.at("--form")[static_cast<std::size_t>(form)].c_str());
+  std::printf("Q is %s = %s, K %s, V %s\n", axes[x["--q"].shape.size() - 2], text(x["--q"].shape).c_str(),
+              text(x["--k"].shape).c_str(), text(x["--v"].shape).c_str());
+  if (!x.lengths.empty())
+    std::printf("the longest sequence has %s, the rest is padding\n", counted(x.longest(), "token", "tokens").c_str());
 }
 
 // At how many tokens a chain can make a key longer, where β |w|² is not in [0, 2] but for rounding, and the remedy;
 // nothing if at none.
-template <class Scalar>
-std::string about_growth(const Problem& problem) {
-  if (!problem.W) return "";
-  constexpr double most = 2 + 16 * static_cast<double>(std::numeric_limits<Scalar>::epsilon());
+std::string about_growth(const Problem& x) {
+  if (!x.arguments.has("--householder")) return "";
+  const double most = 2 + 16 * (x.is_single() ? std::numeric_limits<float>::epsilon() : 0x1p-52);
   Index growing = 0, steps = 0;
-  each_step<Scalar>(problem, [&](double beta, double squared, std::size_t) {
-    ++steps;
-    if (!(0 <= beta * squared && beta * squared <= most)) ++growing;
-  });
+  for (Index b = 0; b < x.B; ++b)
+    for (Index h = 0; h < x.H_kv; ++h)
+      for (Index t = 0; t < x.length(b); ++t, ++steps) {
+        const auto [beta, squared] = step_at(x, x.arrays, b, t, h);
+        if (!(0 <= beta * squared && beta * squared <= most)) ++growing;
+      }
   if (growing == 0) return "";
   return std::to_string(growing) + " of " + counted(steps, "step", "steps") + " of the chain " +
          (growing == 1 ? "makes keys grow, its" : "make keys grow, their") +
          " ST |w|^2 is not in [0, 2]; it is with W / np.linalg.norm(W, axis=-1, keepdims=True) and np.clip(ST, 0, 2)";
 }
 
-void report(const Problem& problem, const Comparison& found) {
-  if (!problem.arguments.state_in.empty()) std::printf("recurrent and chunked from --state-in\n");
-  // Rows in double are those of the attention form; of exponential scores and under a chain, those of the definition.
-  const bool is_reference =
-      !problem.Q.holds<float>() && problem.arguments.feature != Feature::exponential && !problem.W;
+void report(const Problem& x, const Comparison& found) {
+  if (x.arguments.has("--state-in")) std::printf("recurrent and chunked from --state-in\n");
   for (const auto& [form, ratio] : found.from_reference)
-    if (is_reference && form == "attention")
+    if (!x.is_single() && form == "attention")
       std::printf("attention   gives the rows in double\n");
     else
       std::printf("%-10s %8.3f from the rows in double\n", form.c_str(), ratio);
@@ -134,70 +116,132 @@ void report(const Problem& problem, const Comparison& found) {
       "rows leave the range of the type and were not compared");
 }
 
-// Throws for a row that is not a number though the input is finite.
-template <class Scalar>
-void check_rows(const Problem& problem, const std::vector<Scalar>& Y, const std::string& growth) {
-  const auto e = static_cast<std::size_t>(problem.e);
-  for (std::size_t row = 0; row < Y.size() / e; ++row) {
-    const std::span<const Scalar> entries(Y.data() + row * e, e);
-    if (std::ranges::all_of(entries, [](Scalar y) { return std::isnan(y); }))
-      fail("--scale is ", problem.arguments.scale, ": row ",
-           position({problem.Q.shape.begin(), problem.Q.shape.end() - 1}, row), " of Y is not a number though ",
-           problem.Q.name, ", ", problem.K.name, " and ", problem.V.name, " are finite, its scores leave the range of ",
-           problem.Q.type(), growth.empty() ? "" : "; ", growth);
-  }
+// x times the strength of its token, for all values or gradients in them.
+void multiply_by_strengths(const Problem& x, Array& values) {
+  const Array& strength = x["--strength"];
+  x.each_place("--v", [&](std::size_t n) {
+    std::visit(
+        [&]<class S>(std::vector<S>& numbers) {
+          numbers[n] *= static_cast<S>(strength[n / static_cast<std::size_t>(x.e)]);
+        },
+        values.entries);
+  });
 }
 
-template <class Scalar>
-int run(const Problem& problem) {
-  const Arguments& arguments = problem.arguments;
-  const std::string state_in_name = "--state-in " + arguments.state_in;
-  std::ifstream state_in;
-  if (!arguments.state_in.empty()) {
+// The delta rule's values are β v: dβ has v·dV besides, and dv = β dV.
+void take_back_delta_rule(const Problem& x, Arrays& gradients) {
+  Array &dV = gradients.at("--v"), &d_strength = gradients.at("--strength");
+  std::vector<double> products(d_strength.size());
+  x.each_place("--v", [&](std::size_t n) { products[n / static_cast<std::size_t>(x.e)] += x["--v"][n] * dV[n]; });
+  std::visit(
+      [&]<class S>(std::vector<S>& numbers) {
+        for (std::size_t n = 0; n < numbers.size(); ++n) numbers[n] = static_cast<S>(numbers[n] + products[n]);
+      },
+      d_strength.entries);
+  multiply_by_strengths(x, dV);
+}
+
+// Throws for a row that is not a number though the input is finite.
+template <class S>
+void check_rows(const Problem& x, const std::vector<S>& Y, const std::string& growth) {
+  const auto e = static_cast<std::size_t>(x.e);
+  for (std::size_t row = 0; row < Y.size() / e; ++row)
+    if (std::ranges::all_of(std::span<const S>(Y.data() + row * e, e), [](S y) { return std::isnan(y); }))
+      fail("--scale is ", x.arguments.scale, ": row ",
+           position({x["--q"].shape.begin(), x["--q"].shape.end() - 1}, row), " of Y is not a number though ",
+           x["--q"].name, ", ", x["--k"].name, " and ", x["--v"].name, " are finite, its scores leave the range of ",
+           x["--q"].type(), growth.empty() ? "" : "; ", growth);
+}
+
+// The gradient of --log-gate beside y.npy: y_dlog_gate.npy.
+std::string gradient_path(const std::string& out, std::string option) {
+  std::ranges::replace(option, '-', '_');
+  std::filesystem::path path = out;
+  path.replace_filename(path.stem().string() + "_d" + option.substr(2) + path.extension().string());
+  return path.string();
+}
+
+// Gradients of a run, written each beside the rows; returns entries that are infinite. Throws `BadInput` for NaN.
+Index write_gradients(const Problem& x, const Arrays& gradients, const std::map<std::string, std::ostream*>& files) {
+  Index beyond = 0;
+  for (const auto& [option, file] : files) {
+    const Array& gradient = gradients.at(option);
+    for (std::size_t n = 0; n < gradient.size(); ++n)
+      if (std::isnan(gradient[n]))
+        fail("the gradient of ", gradient.name, ": entry ", position(gradient.shape, n),
+             " is not a number though the input is finite, what it is made of leaves the range of ", x["--q"].type());
+      else if (std::isinf(gradient[n]))
+        ++beyond;
+    std::visit([&](const auto& numbers) { write_npy(*file, gradient.shape, numbers); }, gradient.entries);
+  }
+  return beyond;
+}
+
+void say_beyond(Index count, const char* one, const char* several) {
+  if (count > 0) std::printf("%s beyond the range of the type\n", counted(count, one, several).c_str());
+}
+
+template <class S>
+int run(const Problem& x, int form) {
+  const Arguments& arguments = x.arguments;
+  if (arguments.has("--state-in")) {
     std::error_code error;
-    if (!std::filesystem::exists(arguments.state_in, error)) fail(state_in_name, ": there is no such file");
-    if (!std::filesystem::is_regular_file(arguments.state_in, error)) fail(state_in_name, ": is not a regular file");
-    state_in.open(arguments.state_in, std::ios::binary);
-    if (!state_in) fail(state_in_name, ": cannot be read");
+    const std::string name = arguments.text("--state-in"), path = arguments.given.at("--state-in");
+    if (!std::filesystem::exists(path, error)) fail(name, ": there is no such file");
+    if (!std::filesystem::is_regular_file(path, error)) fail(name, ": is not a regular file");
   }
   OutputFiles files;
-  std::ostream& out = files.open("--out", arguments.out);
-  std::ostream* diagnostics =
-      arguments.diagnostics.empty() ? nullptr : &files.open("--diagnostics", arguments.diagnostics);
-  std::ostream* state_out = arguments.state_out.empty() ? nullptr : &files.open("--state-out", arguments.state_out);
+  const auto open = [&](const char* option) -> std::ostream* {
+    return arguments.has(option) ? &files.open(option, arguments.given.at(option)) : nullptr;
+  };
+  std::ostream *const out = open("--out"), *const diagnostics = open("--diagnostics"),
+                      *const state_out = open("--state-out");
+  std::map<std::string, std::ostream*> of_gradients;
+  std::string paths;
+  for (const char* option :
+       {"--q", "--k", "--v", "--log-gate", "--theta", "--beta", "--householder", "--strength", "--scale"})
+    if (arguments.has("--grad") && arguments.has(option)) {
+      const std::string path = gradient_path(arguments.given.at("--out"), option);
+      of_gradients[option] = &files.open("gradient", path);
+      paths += (paths.empty() ? "gradients in " : ", ") + path;
+    }
 
-  GradientFiles<Scalar> gradients(problem, files);
-
-  const Results<Scalar> results = attend<Scalar>(problem, arguments.state_in.empty() ? nullptr : &state_in, state_out,
-                                                 state_in_name, gradients.gradients());
-  const std::string growth = about_growth<Scalar>(problem);
-  check_rows(problem, results.Y, growth);
-  write_npy(out, problem.rows_of(problem.e), results.Y);
-  if (diagnostics != nullptr) write_npy(*diagnostics, problem.rows_of(3), results.diagnostics);
-  gradients.write();
+  Arrays arrays = x.arrays;
+  if (arguments.has("--delta-rule")) {
+    Array& V = arrays.at("--v");
+    multiply_by_strengths(x, V);
+    x.each_place("--v", [&](std::size_t n) {
+      if (!std::isfinite(V[n]))
+        fail(x["--strength"].name, ": times entry ", position(V.shape, n), " of ", V.name, " is beyond the range of ",
+             V.type());
+    });
+  }
+  const std::string growth = about_growth(x);
+  Call<S> call(x, arrays);
+  const States states = arguments.has_state_file() ? call.states() : nullptr;
+  Comparison comparison;
+  if (arguments.has("--compare")) comparison = compare<S>(x, arrays);
+  Arrays gradients;
+  if (!of_gradients.empty()) gradients = call.gradients(form, states.get());
+  if (!of_gradients.empty() && arguments.has("--delta-rule")) take_back_delta_rule(x, gradients);
+  if (diagnostics != nullptr) write_npy(*diagnostics, x.rows_of(3), call.diagnostics(form, states.get()));
+  const std::vector<S> Y = call.rows(form, states.get());
+  check_rows(x, Y, growth);
+  write_npy(*out, x.rows_of(x.e), Y);
+  const Index beyond = write_gradients(x, gradients, of_gradients);
   files.finish();
+  if (state_out != nullptr)
+    check(sympow_states_save(states.get(), files.partial("--state-out").c_str()), "--state-out ");
 
-  describe(problem);
-  for (const std::string& path : gradients.paths())
-    std::printf("%s%s", path == gradients.paths().front() ? "gradients in " : ", ", path.c_str());
-  if (!gradients.paths().empty()) std::printf("\n");
+  describe(x, form);
+  if (!paths.empty()) std::printf("%s\n", paths.c_str());
   if (!growth.empty()) std::printf("%s\n", growth.c_str());
-  const auto beyond = std::count_if(results.Y.begin(), results.Y.end(), [](Scalar y) { return !std::isfinite(y); });
-  if (beyond > 0)
-    std::printf("%s beyond the range of the type\n", counted(beyond, "entry of Y is", "entries of Y are").c_str());
-  if (gradients.beyond() > 0)
-    std::printf("%s beyond the range of the type\n",
-                counted(gradients.beyond(), "entry of gradients is", "entries of gradients are").c_str());
-  if (arguments.compare) report(problem, results.comparison);
-  sympow::io::require_printed();
+  say_beyond(std::ranges::count_if(Y, [](S y) { return !std::isfinite(y); }), "entry of Y is", "entries of Y are");
+  say_beyond(beyond, "entry of gradients is", "entries of gradients are");
+  if (arguments.has("--compare")) report(x, comparison);
+  require_printed();
   files.commit();
-  return results.comparison.agree() ? 0 : 1;
-}
-
-int run(const Arguments& arguments) {
-  Problem problem = read_problem(arguments);
-  problem.form = choose_form(problem);
-  return problem.Q.holds<float>() ? run<float>(problem) : run<double>(problem);
+  return comparison.agree() ? 0 : 1;
 }
 
 }  // namespace
@@ -206,9 +250,13 @@ int main(int argc, char** argv) {
   prepare_process();
   try {
     const std::vector<std::string> words(argv + std::min(argc, 1), argv + argc);
-    if (std::ranges::find_first_of(words, std::array{"--help", "-h"}) == words.end()) return run(parse(words));
+    if (std::ranges::find_first_of(words, std::array{"--help", "-h"}) == words.end()) {
+      Problem problem = read_problem(parse(words));
+      const int form = choose_form(problem);
+      return problem.is_single() ? run<float>(problem, form) : run<double>(problem, form);
+    }
     std::fputs(usage, stdout);
-    sympow::io::require_printed();
+    require_printed();
     return 0;
   } catch (const std::bad_alloc&) {
     return refuse_for_memory();

@@ -49,6 +49,13 @@ class OutputFiles {
     return files_.back()->open();
   }
 
+  /// Where the file of an option is in the making.
+  [[nodiscard]] std::string partial(const std::string& option) const {
+    for (const auto& file : files_)
+      if (file->name().starts_with(option + " ")) return file->partial().string();
+    return "";
+  }
+
   /// Writes every file to its end. Throws `CannotWrite`.
   void finish() {
     for (const auto& file : files_) file->finish();

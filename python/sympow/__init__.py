@@ -42,8 +42,8 @@ from typing import Any, Callable, Iterator, NamedTuple, Sequence
 import numpy as np
 
 __version__ = "0.2.0"
-__all__ = ["Attention", "Gradients", "State", "Sums", "attention", "rope_frequencies", "show_config", "use", "version",
-           "vjp", "yarn_scale",
+__all__ = ["Attention", "Diagnostics", "Gradients", "State", "Sums", "attention", "diagnose", "rope_frequencies",
+           "show_config", "use", "version", "vjp", "yarn_scale",
            "SympowError", "InvalidArgument", "ShapeMismatch", "NotFinite", "TooLarge", "InterruptedState", "BadFile",
            "OutOfMemory", "NotBuilt", "DeviceError", "InternalError", "LibraryNotFound"]
 
@@ -141,7 +141,7 @@ class _Options(_Sized):
     _fields_ = [("size", c_size_t), *((name, c_int32) for name in (
         "scores", "power", "normalisation", "form", "mask", "pairing", "threads", "check_finite")), *(
             (name, c_int64) for name in ("offset", "chunk", "checkpoint", "tail")), ("scale", c_double),
-                ("rotary_dim", c_int64)]
+                *((name, c_int64) for name in ("rotary_dim", "features", "seed"))]
 
 
 class _Inputs(_Sized):
@@ -508,11 +508,27 @@ class Gradients(NamedTuple):
     strengths: np.ndarray | None = None
 
 
+class Diagnostics(NamedTuple):
+    """What is known of the rows of a call, each [B, T, H]; 0 where a query is padding.
+
+    log_sum        log |Σ_j s_ij|, -∞ where the row sees nothing
+    condition      Σ_j b_ij (|scale| ‖q_i‖ ‖M_ij k_j‖)^P / |Σ_j s_ij|: how much the row magnifies rounding. For exponential
+                   scores a pair weighs e^s (1 + |scale| ‖q‖ ‖k‖), for random ones ‖φ(scale q)‖ ‖φ(k)‖; with channel
+                   gates it is an upper bound
+    is_degenerate  whether the row has nothing to divide by and is 0
+    """
+
+    log_sum: np.ndarray
+    condition: np.ndarray
+    is_degenerate: np.ndarray
+
+
 class Attention:
     """An attention: its options, checked. Immutable; any number of threads may call it at once.
 
-    scores         "power": κ(x) = x^P; "exponential": exp x, softmax, without states
-    power          P, 1 … 4; not looked at for exponential scores
+    scores         "power": κ(x) = x^P; "exponential": exp x, softmax, without states; "random": random features, whose
+                   scores are exp x in the mean: an estimate of softmax that has states
+    power          P, 1 … 8; looked at for powers alone
     normalisation  "default": normalised where no score is negative, so for even powers and exponential scores;
                    "normalised", "unnormalised", or "signed" of odd powers, whose sums can vanish
     form           "automatic": the one that should be the fastest; "attention": every query with every key, no states;
@@ -525,9 +541,11 @@ class Attention:
     offset         tokens from the first key to the first query, of the attention form
     chunk          tokens of a chunk [0: chosen]
     checkpoint     gradients keep a state every so many chunks [0: chosen]; one value for all
-    tail           tokens that a state holds as they are, at least 0 [-1: 32]
+    tail           tokens that a state holds as they are, at least 0 [-1: 32, of random features 0]
     scale          multiplies q·k, inside the power
     rotary_dim     channels that θ turns, the first ones of a head, paired among themselves [0: all]
+    features       D, random features, for random scores alone
+    seed           of their projections, at least 0: equal seeds give equal features
 
     Raises `InvalidArgument`, `NotFinite`, `NotBuilt`, `LibraryNotFound`, `TypeError`.
     """
@@ -535,10 +553,10 @@ class Attention:
     def __init__(self, *, scores: str = "power", power: int = 2, normalisation: str = "default",
                  form: str = "automatic", mask: str = "causal", pairing: str | None = None, threads: int = 0,
                  check_finite: bool = False, offset: int = 0, chunk: int = 0, checkpoint: int = 0, tail: int = -1,
-                 scale: float = 1.0, rotary_dim: int = 0) -> None:
+                 scale: float = 1.0, rotary_dim: int = 0, features: int = 0, seed: int = 1) -> None:
         self._given = {name: x for name, x in locals().items() if name != "self"}
         options = _Options(
-            scores=_choice("scores", scores, ("power", "exponential")),
+            scores=_choice("scores", scores, ("power", "exponential", "random")),
             power=_number("power", power, 32),
             normalisation=_choice("normalisation", normalisation, ("default", "normalised", "unnormalised", "signed")),
             form=_choice("form", form, ("automatic", "attention", "recurrent", "chunked")),
@@ -551,7 +569,9 @@ class Attention:
             checkpoint=_number("checkpoint", checkpoint),
             tail=_number("tail", tail),
             scale=_real("scale", scale),
-            rotary_dim=_number("rotary_dim", rotary_dim))
+            rotary_dim=_number("rotary_dim", rotary_dim),
+            features=_number("features", features),
+            seed=_number("seed", seed))
         self._handle = _Handle("attention", "attention_create", byref(options))
 
     def __repr__(self) -> str:
@@ -561,7 +581,8 @@ class Attention:
         return functools.partial(Attention, **self._given), ()
 
     def feature_dimension(self, d: int) -> int:
-        """D = C(d + P - 1, P), the numbers of an embedded key in R^d. `InvalidArgument` for exponential scores."""
+        """D, the numbers of an embedded key in R^d: C(d + P - 1, P), or the random features. `InvalidArgument` for
+        exponential scores."""
         dimension = c_int64()
         _check(_lib().sympow_feature_dimension(self._handle.pointer, c_int64(_number("d", d)), byref(dimension)))
         return dimension.value
@@ -605,6 +626,20 @@ class Attention:
         return self._run("sympow_decode", dict(
             queries=queries, keys=keys, values=values, log_gates=log_gates, theta=theta, beta=beta, lengths=lengths,
             channel_gates=channel_gates, householder=householder, strengths=strengths), state, out)
+
+    def diagnose(self, queries: np.ndarray, keys: np.ndarray, values: np.ndarray, *,
+                 log_gates: np.ndarray | None = None, theta: np.ndarray | None = None, beta: np.ndarray | None = None,
+                 lengths: np.ndarray | None = None, channel_gates: np.ndarray | None = None,
+                 householder: np.ndarray | None = None, strengths: np.ndarray | None = None,
+                 state: State | None = None) -> Diagnostics:
+        """What is known of the rows that a call with these arguments gives. `state` is the one before the call, and is
+        not changed. Costs as much as the call, which raises the same errors."""
+        inputs = dict(queries=queries, keys=keys, values=values, log_gates=log_gates, theta=theta, beta=beta,
+                      lengths=lengths, channel_gates=channel_gates, householder=householder, strengths=strengths)
+        views = {name: _view(name, x) for name, x in inputs.items()}
+        found = np.empty((*queries.shape[:3], 3))
+        self.diagnose_tensors(views, _view("diagnostics", found), state)
+        return Diagnostics(found[..., 0], found[..., 1], found[..., 2] != 0)
 
     def _run(self, call: str, inputs: dict[str, Any], state: State | None, out: np.ndarray | None) -> np.ndarray:
         """A call on arrays."""
@@ -689,6 +724,12 @@ class Attention:
         else:
             with _locked(state=state) as [of_state]:
                 _check(getattr(_lib(), call)(*arguments, of_state, *to))
+
+    def diagnose_tensors(self, inputs: dict[str, Tensor | None], diagnostics: Tensor, state: State | None = None) -> None:
+        """`sympow_diagnose` on views; diagnostics are [B, T, H, 3] of float64."""
+        with _locked(state=state) as [of_state]:
+            _check(_lib().sympow_diagnose(self._handle.pointer, byref(_struct_of(_Inputs, inputs)), of_state,
+                                          byref(diagnostics), _workspace(None).pointer, None))
 
     def vjp_tensors(self, d_rows: Tensor, inputs: dict[str, Tensor | None], gradients: dict[str, Tensor | None],
                     state: State | None = None, d_state: Sequence[Tensor | None] | None = None,
@@ -921,6 +962,20 @@ def attention(queries: np.ndarray, keys: np.ndarray, values: np.ndarray, *, log_
     rows = _attention_of(options)(**{name: _exchanged(layout, x) for name, x in given.items()}, theta=theta,
                                   lengths=lengths, state=state)
     return _exchanged(layout, rows) if out is None else out
+
+
+def diagnose(queries: np.ndarray, keys: np.ndarray, values: np.ndarray, *, log_gates: np.ndarray | None = None,
+             theta: np.ndarray | None = None, beta: np.ndarray | None = None, lengths: np.ndarray | None = None,
+             channel_gates: np.ndarray | None = None, householder: np.ndarray | None = None,
+             strengths: np.ndarray | None = None, state: State | None = None, layout: str = "bthd",
+             **options: Any) -> Diagnostics:
+    """What is known of the rows of `attention` with the same arguments: see `Attention.diagnose`."""
+    _check_layout(layout, queries)
+    given = dict(queries=queries, keys=keys, values=values, log_gates=log_gates, beta=beta, channel_gates=channel_gates,
+                 householder=householder, strengths=strengths)
+    found = _attention_of(options).diagnose(**{name: _exchanged(layout, x) for name, x in given.items()}, theta=theta,
+                                            lengths=lengths, state=state)
+    return Diagnostics(*(_exchanged(layout, x) for x in found))
 
 
 def vjp(d_rows: np.ndarray, queries: np.ndarray, keys: np.ndarray, values: np.ndarray, *,

@@ -33,7 +33,7 @@ import sympow
 from jax import Array, custom_batching
 from jax import numpy as jnp
 
-__all__ = ["State", "attention"]
+__all__ = ["Diagnostics", "State", "attention", "diagnose"]
 
 # ---- the structs of XLA's foreign function interface, xla/ffi/api/c_api.h, up to the last field that is read ----
 
@@ -145,7 +145,7 @@ def _handler(run: Callable[[_Call, list[sympow.Tensor], list[sympow.Tensor]], No
 class State(NamedTuple):
     """What later tokens need of earlier ones, for B sequences and Hs heads, as arrays: a pytree.
 
-    sums:        S = Σ_j b_Tj v_j φ(k_j)ᵀ, [B, Hs, D, e], D = C(d + P - 1, P), of the queries' type
+    sums:        S = Σ_j b_Tj v_j φ(k_j)ᵀ, [B, Hs, D, e], of the queries' type; D is `Attention.feature_dimension(d)`
     normaliser:  Z = Σ_j b_Tj φ(k_j)ᵀ, [B, Hs, D], of the queries' type
     angles:      μ, [B, Hs, d/2] or [B, Hs, rotary_dim/2], float64 with `jax_enable_x64`, else float32; None: 0
 
@@ -181,12 +181,12 @@ def _call_of(text: bytes) -> _Call:
     return _Call(sympow.Attention(**options), tuple(given), keeps_state)
 
 
-def _in_float64(angles: sympow.Tensor | None) -> sympow.Tensor | None:
-    """Angles as the library has them, a copy of those that are float32."""
-    if angles is None or (angles.code, angles.bits) != (2, 32):
-        return angles
-    copy = _array_of(angles).astype(np.float64)
-    view = sympow._view("angles", copy)
+def _in_float64(x: sympow.Tensor | None) -> sympow.Tensor | None:
+    """Angles or diagnostics as the library has them, a copy of those that are float32."""
+    if x is None or (x.code, x.bits) != (2, 32):
+        return x
+    copy = _array_of(x).astype(np.float64)
+    view = sympow._view("copy", copy)
     view.owner = copy
     return view
 
@@ -247,12 +247,20 @@ def _attend_vjp(call: _Call, arguments: list[sympow.Tensor], results: list[sympo
         _array_of(d_before[2])[...] = angles.owner
 
 
+def _diagnose(call: _Call, arguments: list[sympow.Tensor], results: list[sympow.Tensor]) -> None:
+    """What is known of rows, three numbers each."""
+    views, found = dict(zip(call.given, arguments)), _in_float64(results[0])
+    call.attention.diagnose_tensors({name: views.get(name) for name in _INPUT_NAMES}, found, _state_of(call, views))
+    if found is not results[0]:
+        _array_of(results[0])[...] = found.owner
+
+
 def _refuse(*_: Any) -> None:
     raise sympow.NotBuilt("arrays are on a GPU, must be on a CPU: jax.device_put(x, jax.devices('cpu')[0])")
 
 
 _HANDLERS = {(f"sympow{run.__name__}", platform): _handler(run if platform == "cpu" else _refuse)
-             for run in (_attend, _attend_vjp) for platform in ("cpu", "CUDA", "ROCM")}  # kept, as XLA does not
+             for run in (_attend, _attend_vjp, _diagnose) for platform in ("cpu", "CUDA", "ROCM")}  # kept, as XLA does not
 for (_target, _platform), _function in _HANDLERS.items():
     jax.ffi.register_ffi_target(_target, jax.ffi.pycapsule(_function), platform=_platform)
 
@@ -329,7 +337,7 @@ def _function(attention: sympow.Attention, keeps_state: bool, layout: str) -> Ca
         types = [jax.ShapeDtypeStruct(x.shape, x.dtype) for x in given if x is not arrays[_LENGTHS]]
         return jax.ffi.ffi_call("sympow_attend_vjp", types)(*cotangents, *given, call=call.text())
 
-    attend = _mappable(attend, lambda arrays, is_mapped: arrays[_THETA] is not None and is_mapped[_THETA])
+    attend = _mappable(attend, _maps_theta)
     attend_vjp = _mappable(attend_vjp, lambda arrays, _: arrays[_THETA] is not None)  # whose gradient is one sum
 
     @jax.custom_vjp
@@ -346,12 +354,40 @@ def _function(attention: sympow.Attention, keeps_state: bool, layout: str) -> Ca
     def run(arrays: _Arrays) -> list[Array]:
         if layout == "bthd":
             return rows_and_state(arrays)
-        rows, *state = rows_and_state(tuple(
-            x if x is None or n == _THETA or n >= len(_INPUT_NAMES) or x.ndim < 3 else x.swapaxes(1, 2)
-            for n, x in enumerate(arrays)))
+        rows, *state = rows_and_state(_tokens_first(layout, arrays))
         return [rows.swapaxes(1, 2), *state]
 
     return jax.jit(run)
+
+
+def _tokens_first(layout: str, arrays: _Arrays) -> _Arrays:
+    """Axes of tokens and heads in the order of the library."""
+    if layout == "bthd":
+        return arrays
+    return tuple(x if x is None or n == _THETA or n >= len(_INPUT_NAMES) or x.ndim < 3 else x.swapaxes(1, 2)
+                 for n, x in enumerate(arrays))
+
+
+def _maps_theta(arrays: _Arrays, is_mapped: _Arrays) -> bool:
+    return arrays[_THETA] is not None and is_mapped[_THETA]
+
+
+@functools.lru_cache(maxsize=64)
+def _diagnosis(attention: sympow.Attention) -> Callable[[_Arrays], Array]:
+    """What is known of the rows of a call with these options, compiled: three numbers each."""
+
+    def run(_: list[Array], arrays: _Arrays) -> list[Array]:
+        call = _Call(attention, tuple(name for name, x in zip(_NAMES, arrays) if x is not None), False)
+        shape = jax.ShapeDtypeStruct((*arrays[0].shape[:3], 3), jax.dtypes.canonicalize_dtype(np.float64))
+        return jax.ffi.ffi_call("sympow_diagnose", [shape])(*(x for x in arrays if x is not None), call=call.text())
+
+    run = _mappable(run, _maps_theta)
+
+    def checked(arrays: _Arrays) -> Array:
+        _check(_Call(attention, (), False), arrays)
+        return run([], arrays)[0]
+
+    return jax.jit(checked)
 
 
 # ---- what users call ----
@@ -385,15 +421,43 @@ def attention(queries: Array, keys: Array, values: Array, *, log_gates: Array | 
     arrays, such as gates above 1, the library says when XLA runs it: in a `ValueError` or a
     `jax.errors.JaxRuntimeError`, whichever jax makes of it.
     """
+    arrays = _arrays_of((queries, keys, values, log_gates, theta, beta, lengths, channel_gates, householder, strengths),
+                        state, layout, options)
+    rows, *after = _function(sympow._attention_of(options), bool(return_state), layout)(arrays)
+    return (rows, State(*after)) if return_state else rows
+
+
+class Diagnostics(NamedTuple):
+    """`sympow.Diagnostics` as arrays of JAX, each [B, T, H]: a pytree."""
+
+    log_sum: Array
+    condition: Array
+    is_degenerate: Array
+
+
+def diagnose(queries: Array, keys: Array, values: Array, *, log_gates: Array | None = None, theta: Array | None = None,
+             beta: Array | None = None, lengths: Array | None = None, channel_gates: Array | None = None,
+             householder: Array | None = None, strengths: Array | None = None, state: State | None = None,
+             layout: str = "bthd", **options: Any) -> Diagnostics:
+    """What is known of the rows of `attention` with the same arguments, at the cost of that call: of float64 with
+    `jax_enable_x64`, else float32, and whether a row is degenerate. There are no gradients: they are 0. Raises what
+    `attention` does."""
+    arrays = _arrays_of((queries, keys, values, log_gates, theta, beta, lengths, channel_gates, householder, strengths),
+                        state, layout, options)
+    found = _diagnosis(sympow._attention_of(options))(jax.lax.stop_gradient(_tokens_first(layout, arrays)))
+    log_sum, condition, is_degenerate = jnp.moveaxis(found.swapaxes(1, 2) if layout == "bhtd" else found, 3, 0)
+    return Diagnostics(log_sum, condition, is_degenerate != 0)
+
+
+def _arrays_of(inputs: _Arrays, state: State | None, layout: str, options: dict[str, Any]) -> _Arrays:
+    """The arrays of a call, by `_NAMES`."""
     if state is not None and not isinstance(state, (tuple, list)):
         raise TypeError(f"state is a {type(state).__name__}, must be a sympow.jax.State")
-    arrays = (queries, keys, values, log_gates, theta, beta, lengths, channel_gates, householder, strengths,
-              *(State(None, None) if state is None else State(*state)))
+    arrays = *inputs, *(State(None, None) if state is None else State(*state))
     for n, x in enumerate(arrays):
         if not isinstance(x, (Array, np.ndarray)) and (x is not None or n < 3):
             raise TypeError(f"{_NAMES[n]} is a {type(x).__name__}, must be an array")
     if isinstance(options.get("scale"), jax.core.Tracer):
         raise sympow.InvalidArgument("scale is traced, and would have no gradient: multiply the queries by it")
-    sympow._check_layout(layout, queries)
-    rows, *after = _function(sympow._attention_of(options), bool(return_state), layout)(arrays)
-    return (rows, State(*after)) if return_state else rows
+    sympow._check_layout(layout, inputs[0])
+    return arrays

@@ -131,7 +131,7 @@ TEST_CASE("bad files", "[attend_npy]") {
   good.refuses(good.inputs + " --out y.npy --state-in gone", {"--state-in gone: there is no such file"});
   good.refuses(good.inputs + " --out y.npy --state-in folder.npy", {"--state-in folder.npy: is not a regular file"});
   good.refuses(good.inputs + " --out y.npy --state-in q.npy",
-               {"--state-in q.npy, state 0: state file: this is not one"});
+               {"--state-in q.npy: state 0: state file: this is not one"});
 }
 
 TEST_CASE("shapes and types that disagree", "[attend_npy]") {

@@ -1,17 +1,12 @@
-// Mutated files thrown at the readers: each ends in success or in a clear typed error, takes no more memory than the
-// file is long, and a failed load leaves its target as it was.
+// Mutated files thrown at the reader: each ends in success or in a clear typed error, and takes no more memory than the
+// file is long.
 #include <cstdlib>
 #include <cstring>
 #include <new>
 #include <sstream>
 
-#include <state_files.hpp>
 #include <sympow/io/npy.hpp>
-#include <sympow/transition/decay.hpp>
-#include <sympow/transition/product.hpp>
-#include <sympow/transition/rotary.hpp>
 
-#include <sympow/sympow.hpp>
 #include "catch.hpp"
 #include "random.hpp"
 
@@ -42,7 +37,6 @@ void* operator new(std::size_t bytes) {
 namespace {
 
 using namespace sympow;
-using attend_npy::BadInput;
 using test::Random;
 
 std::size_t place(Random& random, std::size_t size) {
@@ -98,86 +92,6 @@ std::string written(const std::string& header, int major, std::size_t data) {
   return bytes + header + std::string(data, '\1');
 }
 
-template <class S>
-std::string bytes_of(const S& state) {
-  std::ostringstream out;
-  save(state, out);
-  return out.str();
-}
-
-// Some tokens into a state.
-template <class S>
-void feed(S& state, Random& random, Index tokens) {
-  using Scalar = typename S::Scalar;
-  const auto numbers = [&](Index rows) { return random.matrix<Scalar>(rows, tokens); };
-  const Eigen::VectorXd gates = -random.vector(tokens).cwiseAbs(), theta = random.vector(state.key_dimension() / 2);
-  (void)chunked(typename S::Feature{}, decay(gates) * rotary(theta, Pairing::interleaved),
-                numbers(state.key_dimension()), numbers(state.key_dimension()), numbers(state.value_dimension()),
-                state);
-}
-
-// Throws `rounds` mutations of a file of two states at the loader; with `honest` checksums the fields are changed
-// behind them.
-template <class S>
-void fuzz_states(std::uint64_t seed, int rounds, bool honest) {
-  Random random(seed);
-  S states[2] = {S(4, 3), S(4, 3)};
-  feed(states[0], random, 40);
-  feed(states[1], random, 7);
-  const std::string file = bytes_of(states[0]) + bytes_of(states[1]);
-  const std::vector<std::string> words = {"SYMPOWS\n", std::string(8, '\0'), std::string(8, '\xff'),
-                                          std::string("\0\0\0\0\0\0\xf8\x7f", 8)};
-  int succeeded = 0, failed = 0;
-  for (int round = 0; round < rounds; ++round) {
-    std::string bytes = file;
-    if (honest) {  // a number of the first body
-      constexpr std::size_t head = 8 + 9 * 8;
-      std::int64_t body = 0;
-      std::memcpy(&body, bytes.data() + 8 + 7 * 8, 8);
-      for (Index changes = random.integer(1, 3); changes > 0; --changes) {
-        const std::size_t at = head + 8 * place(random, static_cast<std::size_t>(body) / 8 - 1);
-        const std::string& word = words[1 + place(random, 2)];
-        if (random.uniform() < .5)
-          bytes.replace(at, 8, word);
-        else
-          bytes[at + place(random, 7)] = static_cast<char>(random.integer(0, 255));
-      }
-      const std::uint64_t sum = sympow::detail::checksum(bytes.substr(head, static_cast<std::size_t>(body)));
-      std::memcpy(bytes.data() + 8 + 8 * 8, &sum, 8);
-    } else {
-      bytes = mutated(bytes, words, random);
-    }
-    CAPTURE(seed, round, honest);
-    S target(4, 3);
-    feed(target, random, 3);
-    std::istringstream in(bytes);
-    std::string before;
-    largest_request = 0;
-    try {
-      for (Index n = 0; n < 2; ++n) {
-        before = bytes_of(target);
-        attend_npy::load_one(target, in, "S", n, 2);
-      }
-      before.clear();
-      attend_npy::require_end(in, "S", 2);
-      ++succeeded;
-    } catch (const BadInput& error) {
-      ++failed;
-      const std::string message = error.what();
-      if (!message.starts_with("S") || message.find('\n') != std::string::npos) FAIL("not a clear line: " << message);
-      if (!before.empty() && bytes_of(target) != before) FAIL("the target was touched, and then: " << message);
-    }
-    if (largest_request > 16 * file.size() + 65536) FAIL("asked for " << largest_request << " bytes");
-    if (round % 8 == 0) try {
-        feed(target, random, 40);  // whatever was accepted can be worked with
-      } catch (const InvalidArgument&) {
-      }
-  }
-  CAPTURE(succeeded, failed);
-  REQUIRE(failed > (honest ? rounds / 50 : rounds / 4));
-  if (honest) REQUIRE(succeeded > rounds / 50);
-}
-
 }  // namespace
 
 TEST_CASE("a hundred thousand mutated npy files", "[attend_npy]") {
@@ -223,11 +137,4 @@ TEST_CASE("a hundred thousand mutated npy files", "[attend_npy]") {
   CAPTURE(seed, succeeded, failed);
   REQUIRE(succeeded > rounds / 100);
   REQUIRE(failed > rounds / 4);
-}
-
-TEST_CASE("forty thousand mutated state files", "[attend_npy]") {
-  fuzz_states<State<float, SymmetricPower<2>>>(1, 10000, false);
-  fuzz_states<State<double, Linear>>(2, 10000, false);
-  fuzz_states<State<float, SymmetricPower<2>>>(3, 10000, true);
-  fuzz_states<State<double, SymmetricPower<3>>>(4, 10000, true);
 }

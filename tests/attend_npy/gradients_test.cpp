@@ -1,261 +1,52 @@
-// The program's gradients are those of the definition, in everything that can be given.
-#include <map>
-#include <tuple>
-
-#include <sympow/verify/gradient_row_rule.hpp>
-
-#include "chain.hpp"
+// Gradients and chains as the program has them: the names of files, the delta rule, and what is refused.
+#include "problem.hpp"
 
 using namespace sympow;
 using namespace sympow::test;
-using namespace sympow::verify;
 
 namespace {
 
-using WideMatrix = Matrix<Wide>;
-
-WideMatrix wide(const Eigen::MatrixXd& x) { return x.cast<Wide>(); }
-WideMatrix one(Wide x) { return WideMatrix::Constant(1, 1, x); }
-
-// What a gradient must be, by head or, for what all heads share, in all.
-struct Expected {
-  WideMatrix value, bound;
-  void add(const WideMatrix& more, const WideMatrix& off_by) {
-    if (value.size() == 0) value.setZero(more.rows(), more.cols()), bound = value;
-    value += more, bound += off_by;
-  }
-};
-
-// One run with --grad, and how far its gradients are from the definition by the gradient row rule.
-class Run {
- public:
-  static constexpr Index chunk = 8;
-
-  Run(const Choice& choice, const std::string& form, std::uint64_t seed, bool is_chain, bool delta_rule)
-      : choice_(choice),
-        form_(form),
-        is_chain_(is_chain),
-        delta_rule_(delta_rule),
-        chain_(choice, seed, delta_rule),
-        dY(Arrays(choice, seed + 2000).V) {}
-
-  // Rows before this token have no gradient, and the program goes on from the state before it.
-  void resume_at(Index token) {
-    first_ = token;
-    for (std::size_t n = 0; n < dY.entries.size(); ++n)
-      if (static_cast<Index>(n) / dY.width % dY.tokens < token) dY.entries[n] = 0;
-  }
-
-  // The largest difference in units of the rule.
-  double worst() {
-    if (is_chain_)
-      with_feature_of(choice_, [&](const auto& feature) {
-        for (Index b = 0; b < dY.batches; ++b)
-          for (Index h = 0; h < dY.heads; ++h)
-            add<DefaultNormalization>(feature, chain_.transition(b, h), b, h, chain_.values(b, h));
-      });
-    else
-      chain_.arrays.each_call(
-          [&]<class F, class N, class A>(const F& feature, N, const A& transition, Index b, Index h) {
-            add<N>(feature, transition, b, h, head(chain_.arrays.V, b, h));
-          });
-    run();
-    return worst_;
-  }
-
- private:
-  [[nodiscard]] Eigen::MatrixXd head(const Numbers& x, Index b, Index h) const {
-    return x.head(b, h, 0, choice_.tokens);
-  }
-  [[nodiscard]] double unit() const { return chain_.arrays.unit(); }
-
-  // The definition of a head. Rows that say nothing lose their dY, in the program's as well.
-  template <class N, class F, class A>
-  void add(const F& feature, const A& transition, Index b, Index h, const Eigen::MatrixXd& V) {
-    const Arrays& arrays = chain_.arrays;
-    GradientCall call = gradient_call<N>(feature, transition, head(arrays.Q, b, h), head(arrays.K, b, h), V,
-                                         head(dY, b, h), {.scale = choice_.scale});
-    const Vector<Wide> theta =
-        Eigen::Map<const Eigen::VectorXd>(arrays.theta.data(), std::ssize(arrays.theta)).template cast<Wide>();
-    Vector<Wide> beta = Vector<Wide>::Ones(choice_.tokens);
-    if (choice_.rates) beta = wide(head(arrays.beta, b, h)).transpose();
-    const WideMatrix w = wide(head(chain_.W, b, h));
-    const Vector<Wide> strength = wide(head(chain_.strength, b, h)).transpose();
-    const double stretch = A::key_action == KeyAction::mix ? 1 : chunk;
-    GradientArithmetic arithmetic{unit(), form_ == "attention" ? std::numeric_limits<double>::infinity() : stretch};
-    if constexpr (A::key_action == KeyAction::turn) {
-      call.steps = rotary_steps(theta, beta);
-      arithmetic.largest_angle = static_cast<double>(beta.cwiseAbs().sum() * theta.cwiseAbs().maxCoeff());
-    }
-    if constexpr (A::key_action == KeyAction::mix)
-      for (Index t = 0; t < w.cols(); ++t)
-        call.steps[static_cast<std::size_t>(t)] =
-            WideMatrix::Identity(w.rows(), w.rows()) - strength[t] * w.col(t) * w.col(t).transpose();
-    call = without_degenerate_rows(std::move(call), arithmetic);
-    Eigen::Map<Eigen::MatrixXd>(dY.entries.data() + (b * dY.heads + h) * dY.tokens * dY.width, dY.width, dY.tokens) =
-        call.dY.cast<double>();
-
-    const GradientReference is = gradient_reference(call);
-    const GradientBounds off = gradient_bounds(call, arithmetic);
-    const auto of_head = [&](const std::string& name) -> Expected& { return by_head_[{name, b, h}]; };
-    of_head("q").add(is.Q, off.Q);
-    of_head("k").add(is.K, off.K);
-    shared_["scale"].add(one(is.scale), one(off.scale));
-    if (choice_.gates) of_head("log_gate").add(is.log_gamma.transpose(), off.log_gamma.transpose());
-    if constexpr (A::key_action == KeyAction::turn) {
-      const auto g = rotary_gradient(is, theta, beta), bounds = rotary_bounds(off, call, theta, beta);
-      shared_["theta"].add(g.theta, bounds.theta);
-      if (choice_.rates) of_head("beta").add(g.beta.transpose(), bounds.beta.transpose());
-    }
-    if constexpr (A::key_action == KeyAction::mix) {
-      const auto g = householder_gradient(is, w, strength), bounds = householder_bounds(off, w, strength);
-      of_head("householder").add(g.w, bounds.w);
-      of_head("strength").add(g.beta.transpose(), bounds.beta.transpose());
-    }
-    if (!delta_rule_) return of_head("v").add(is.V, off.V);
-    const WideMatrix given = wide(head(arrays.V, b, h));
-    of_head("v").add(is.V * strength.asDiagonal(), off.V * strength.cwiseAbs().asDiagonal());
-    of_head("strength")
-        .add(is.V.cwiseProduct(given).colwise().sum(), off.V.cwiseProduct(given.cwiseAbs()).colwise().sum());
-  }
-
-  // Runs the program, and measures what it leaves.
-  void run() {
-    const ProgramFolder folder;
-    const Index last = choice_.tokens - first_;
-    std::string from;
-    if (first_ > 0) {
-      const Finished before =
-          folder.run(save(folder, 0, first_) + " --out before.npy --state-out state --form " + form_);
-      REQUIRE(before.status == 0);
-      from = " --state-in state";
-    }
-    const std::string words = save(folder, first_, last);
-    if (choice_.single)
-      dY.save<float>(folder, "dy.npy", choice_.axes, first_, last);
-    else
-      dY.save<double>(folder, "dy.npy", choice_.axes, first_, last);
-    const Finished finished =
-        folder.run(words + from + " --out y.npy --grad dy.npy --chunk " + std::to_string(chunk) + " --form " + form_);
-    CAPTURE(finished.out);
-    REQUIRE(finished.err == "");
-    REQUIRE(finished.status == 0);
-    const std::map<std::string, std::string> files = {
-        {"log_gate", "g"}, {"theta", "th"}, {"beta", "b"}, {"strength", "st"}, {"householder", "w"}};
-    std::set<std::string> names;
-    const auto read = [&](const std::string& name) {
-      REQUIRE_THAT(finished.out, contains("y_d" + name + ".npy"));
-      sympow::io::Array found = folder.read("y_d" + name + ".npy");
-      if (name != "scale") {
-        const sympow::io::Array of = folder.read((files.contains(name) ? files.at(name) : name) + ".npy");
-        REQUIRE(found.shape == of.shape);
-        REQUIRE(found.holds<float>() == of.holds<float>());
-      }
-      names.insert("y_d" + name + ".npy");
-      return found;
-    };
-    for (const auto& [where, expected] : by_head_) {
-      const auto& [name, b, h] = where;
-      sympow::io::Array found = read(name);
-      if (name != "q" && name != "k" && name != "v" && name != "householder") found.shape.push_back(1);
-      const auto later = [&](const WideMatrix& x) { return WideMatrix(x.rightCols(last)); };
-      measure(name, wide(by_head(found).head(b, h, 0, last)), later(expected.value), later(expected.bound));
-    }
-    for (const auto& [name, expected] : shared_) {
-      const sympow::io::Array found = read(name);
-      REQUIRE(found.shape == (name == "scale" ? sympow::io::Shape{} : sympow::io::Shape{choice_.d / 2}));
-      if (first_ > 0) continue;  // what the state was made by has a part in them
-      WideMatrix x(expected.value.rows(), 1);
-      for (Index n = 0; n < x.size(); ++n) x(n, 0) = found[static_cast<std::size_t>(n)];
-      measure(name, x, expected.value, expected.bound);
-    }
-    for (const std::string& name : folder.names())
-      if (name.starts_with("y_d")) REQUIRE(names.contains(name));
-  }
-
-  [[nodiscard]] std::string save(const ProgramFolder& folder, Index begin, Index count) const {
-    return is_chain_ ? chain_.save(folder, begin, count) : chain_.arrays.save(folder, begin, count);
-  }
-
-  // What is in a file was rounded to its type, and what the delta rule multiplies once more.
-  void measure(const std::string& name, const WideMatrix& found, const WideMatrix& expected, const WideMatrix& bound) {
-    const Residual residual =
-        worst_entry("d" + name, found, expected, bound + 2 * static_cast<Wide>(unit()) * expected.cwiseAbs());
-    UNSCOPED_INFO(residual.form << " " << residual.residual << " token " << residual.row);
-    worst_ = std::max(worst_, residual.residual);
-  }
-
-  Choice choice_;
-  std::string form_;
-  bool is_chain_, delta_rule_;
-  Chain chain_;
-  Numbers dY;
-  Index first_ = 0;
-  std::map<std::tuple<std::string, Index, Index>, Expected> by_head_;
-  std::map<std::string, Expected> shared_;
-  double worst_ = 0;
-};
-
-void check(const Choice& choice, const std::string& form, std::uint64_t seed) {
-  CAPTURE(choice.text(), form, seed);
-  REQUIRE(Run(choice, form, seed, false, false).worst() <= 1);
-}
-void check_chain(const Choice& choice, const std::string& form, std::uint64_t seed, bool delta_rule) {
-  CAPTURE(choice.text(), form, seed, delta_rule);
-  REQUIRE(Run(choice, form, seed, true, delta_rule).worst() <= 1);
+// Random tokens under a chain, in files, and the words that name them.
+std::string save_chain(const ProgramFolder& folder, Arrays& arrays) {
+  const std::string words = arrays.save(folder);
+  arrays.Q.save<double>(folder, "w.npy", 4, 0, 5);
+  arrays.beta.save<double>(folder, "st.npy", 4, 0, 5, false);
+  arrays.V.save<double>(folder, "dy.npy", 4, 0, 5);
+  return words + " --householder w.npy --strength st.npy --grad dy.npy";
 }
 
 }  // namespace
 
-TEST_CASE("gradients of every feature in every form over every kind of shape", "[attend_npy]") {
-  Random random(1);
-  const std::vector<std::pair<std::string, int>> features = {{"power", 1},  {"power", 2},       {"power", 3},
-                                                             {"power", 4},  {"power", 5},       {"power", 8},
-                                                             {"linear", 1}, {"exponential", 0}, {"random", 0}};
-  std::uint64_t seed = 0;
-  for (const auto& [feature, power] : features)
-    for (const std::string form : {"attention", "recurrent", "chunked"})
-      for (const int axes : {2, 3, 4}) {
-        if (feature == "exponential" && form != "attention") continue;
-        Choice choice{.axes = axes, .tokens = random.integer(1, 22), .feature = feature, .power = power};
-        choice.single = random.integer(0, 1) == 1;
-        choice.gates = random.integer(0, 1) == 1;
-        choice.angles = random.integer(0, 2) > 0;
-        choice.rates = choice.angles && random.integer(0, 2) > 0;
-        choice.normalize = power < 6 && random.integer(0, 2) == 0 ? "none" : "auto";
-        choice.scale = random.integer(0, 1) == 1 ? -.5 : 1;
-        check(choice, form, ++seed);
-      }
-}
-
-TEST_CASE("gradients of chains, of their strengths, and through the delta rule", "[attend_npy]") {
-  std::uint64_t seed = 0;
-  for (const std::string feature : {"linear", "exponential", "power"})
-    for (const std::string form : {"attention", "recurrent", "chunked"})
-      for (const bool single : {false, true})
-        for (const bool delta_rule : {false, true}) {
-          if (feature != "linear" && form != "attention") continue;
-          ++seed;
-          check_chain({.axes = 2 + static_cast<int>(seed % 3),
-                       .tokens = 20,
-                       .feature = feature,
-                       .power = feature == "power" ? 3 : 2,
-                       .single = single,
-                       .gates = seed % 2 == 0,
-                       .scale = .5},
-                      form, seed, delta_rule);
-        }
-}
-
-TEST_CASE("gradients of tokens that follow a state", "[attend_npy]") {
-  for (const std::string form : {"recurrent", "chunked"}) {
+TEST_CASE("gradients through the delta rule are those of values times strengths", "[attend_npy]") {
+  const ProgramFolder folder;
+  Arrays arrays({.axes = 4, .tokens = 5, .feature = "linear", .gates = true}, 3);
+  for (double& w : arrays.Q.entries) w *= .3;
+  const std::string words = save_chain(folder, arrays);
+  const auto gradient = [&](const std::string& name) { return by_head(folder.read(name)).entries; };
+  const auto of_tokens = [&](const std::string& name) {
+    sympow::io::Array array = folder.read(name);
+    array.shape.push_back(1);
+    return by_head(array).entries;
+  };
+  for (const std::string form : {"attention", "chunked"}) {
     CAPTURE(form);
-    Run turned({.axes = 4, .tokens = 22, .gates = true, .angles = true, .rates = true}, form, 1, false, false);
-    turned.resume_at(9);
-    REQUIRE(turned.worst() <= 1);
-    Run mixed({.axes = 3, .tokens = 22, .feature = "linear", .gates = true}, form, 2, true, true);
-    mixed.resume_at(9);
-    REQUIRE(mixed.worst() <= 1);
+    arrays.V.save<double>(folder, "v.npy", 4, 0, 5);
+    REQUIRE(folder.run(words + " --out y.npy --delta-rule --form " + form).status == 0);
+    Numbers multiplied = arrays.V;
+    for (std::size_t n = 0; n < multiplied.entries.size(); ++n) multiplied.entries[n] *= arrays.beta.entries[n / 3];
+    multiplied.save<double>(folder, "v.npy", 4, 0, 5);
+    REQUIRE(folder.run(words + " --out plain.npy --form " + form).status == 0);
+    REQUIRE(folder.read("y.npy").entries == folder.read("plain.npy").entries);
+    REQUIRE(gradient("y_dhouseholder.npy") == gradient("plain_dhouseholder.npy"));
+    const auto dv = gradient("y_dv.npy"), of_values = gradient("plain_dv.npy");
+    auto d_strength = of_tokens("plain_dstrength.npy");
+    for (std::size_t n = 0; n < dv.size(); ++n) {
+      REQUIRE(dv[n] == of_values[n] * arrays.beta.entries[n / 3]);
+      d_strength[n / 3] += arrays.V.entries[n] * of_values[n];
+    }
+    const auto found = of_tokens("y_dstrength.npy");
+    for (std::size_t n = 0; n < found.size(); ++n)
+      REQUIRE(std::abs(found[n] - d_strength[n]) <= 1e-14 * (1 + std::abs(d_strength[n])));
   }
 }
 
@@ -276,4 +67,48 @@ TEST_CASE("gradients of no tokens, and those that nobody asked for", "[attend_np
     REQUIRE(std::get<std::vector<double>>(folder.read("out/y_dtheta").entries) == std::vector<double>{0, 0});
     REQUIRE(folder.read("out/y_dk").shape == sympow::io::Shape{2, 0, 3, 4});
   }
+}
+
+TEST_CASE("what does not go with a chain is refused in one line", "[attend_npy]") {
+  const ProgramFolder folder;
+  Arrays arrays({.axes = 4, .tokens = 5}, 6);
+  save_chain(folder, arrays);
+  folder.save<double>("th.npy", {2}, {.1, .2});
+  const std::string plain = "--q q.npy --k k.npy --v v.npy --out y.npy", linear = " --feature linear",
+                    both = " --householder w.npy --strength st.npy";
+  const auto refuses = [&](const std::string& more, const std::string& reason) {
+    const auto before = folder.names();
+    const Finished finished = folder.run(plain + more);
+    CAPTURE(more, finished.out, finished.err);
+    REQUIRE(finished.status == 2);
+    REQUIRE(finished.out == "");
+    REQUIRE(std::count(finished.err.begin(), finished.err.end(), '\n') == 1);
+    REQUIRE_THAT(finished.err, Catch::StartsWith("attend_npy: ") && contains(reason));
+    REQUIRE(folder.names() == before);
+  };
+  refuses(" --householder w.npy", "--householder w.npy needs --strength");
+  refuses(" --strength st.npy", "--strength st.npy needs --householder");
+  refuses(" --delta-rule", "--delta-rule needs --strength");
+  refuses(both + " --theta th.npy", "--householder w.npy does not go with --theta th.npy");
+  refuses(both + " --feature random --features 8", "--householder w.npy does not go with --feature random");
+  for (const std::string form : {"recurrent", "chunked"}) {
+    refuses(both + " --form " + form, "--form " + form + " does not go with --householder and --power 2");
+    refuses(both + " --feature exponential --form " + form,
+            "--form " + form + " does not go with --feature exponential");
+  }
+  for (const std::string option : {"--state-in", "--state-out"}) {
+    refuses(both + " " + option + " s", option + " does not go with --householder and --power 2");
+    refuses(both + " --feature exponential " + option + " s", option + " does not go with --feature exponential");
+    refuses(both + linear + " --form attention " + option + " s", option + " does not go with --form attention");
+  }
+  folder.save<double>("narrow.npy", {2, 5, 3, 3}, std::vector<double>(90, .5));
+  refuses(linear + " --strength st.npy --householder narrow.npy", "shape is (2, 5, 3, 3), must be (2, 5, 3, 4)");
+  refuses(linear + " --householder w.npy --strength w.npy", "shape is (2, 5, 3, 4), must be (2, 5, 3), one number for");
+  std::vector<double> strengths(30, .5);
+  strengths[17] = 1e308;
+  folder.save<double>("huge.npy", {2, 5, 3}, strengths);
+  folder.save<double>("v.npy", {2, 5, 3, 3}, std::vector<double>(90, 10));
+  refuses(linear + " --householder w.npy --strength huge.npy --delta-rule",
+          "--strength huge.npy: times entry (1, 0, 2, 0) of --v v.npy is beyond the range of f8");
+  REQUIRE(folder.run(plain + both + linear + " --state-out s").status == 0);
 }

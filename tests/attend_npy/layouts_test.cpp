@@ -1,4 +1,4 @@
-// Orders of four axes, sequences of unequal lengths, grouped heads, and which entries a rotation pairs.
+// Orders of four axes, and sequences of unequal lengths.
 #include <limits>
 #include <map>
 
@@ -17,16 +17,6 @@ Numbers numbers(Random& random, Index heads, Index width) {
   for (Index n = 0; n < B * heads * T * width; ++n)
     x.entries.push_back(width == 1 ? -.01 * std::abs(random.normal()) : random.normal());
   return x;
-}
-
-// The heads of x, each `times` times.
-Numbers repeated(const Numbers& x, Index times) {
-  Numbers all{B, x.heads * times, T, x.width, {}};
-  const auto size = static_cast<std::ptrdiff_t>(T * x.width);
-  for (Index n = 0; n < B * all.heads; ++n)
-    all.entries.insert(all.entries.end(), x.entries.begin() + n / times * size,
-                       x.entries.begin() + (n / times + 1) * size);
-  return all;
 }
 
 void save(const ProgramFolder& folder, const std::string& name, const Numbers& x, bool heads_first) {
@@ -96,14 +86,6 @@ struct Tokens {
   }
 };
 
-// Blocks of so many numbers, each added to the one before it.
-std::vector<double> sums_of_pairs(const std::vector<double>& x, Index size) {
-  std::vector<double> sums;
-  for (Index n = 0; n < std::ssize(x); ++n)
-    if (n / size % 2 == 0) sums.push_back(x[static_cast<std::size_t>(n)] + x[static_cast<std::size_t>(n + size)]);
-  return sums;
-}
-
 Finished run_refused(const ProgramFolder& folder, const std::string& words) {
   const auto before = folder.names();
   const Finished finished = folder.run(words + " --out y.npy");
@@ -120,22 +102,6 @@ TEST_CASE("both orders of four axes hold the same heads", "[attend_npy]") {
   for (const bool chain : {false, true})
     for (const std::string more : {"--form attention", "--form chunked --state-out s", "--compare"})
       REQUIRE(tokens.run(chain, true, more) == tokens.run(chain, false, more));
-}
-
-TEST_CASE("query heads of a group read one head of keys and values", "[attend_npy]") {
-  const Tokens grouped(2, 4, 2);
-  Tokens all = grouped;
-  for (Numbers* x : {&all.K, &all.V, &all.W}) *x = repeated(*x, 2);
-  for (const bool chain : {false, true})
-    for (const bool heads_first : {false, true})
-      for (const std::string form : {"attention", "chunked"}) {
-        const auto found = grouped.run(chain, heads_first, "--form " + form);
-        auto expected = all.run(chain, heads_first, "--form " + form);
-        for (const auto& [name, width] :
-             std::map<std::string, Index>{{"y_dk", d}, {"y_dv", e}, {"y_dhouseholder", d}, {"y_dstrength", 1}})
-          if (expected.contains(name)) expected[name] = sums_of_pairs(expected[name], T * width);
-        REQUIRE(found == expected);
-      }
 }
 
 TEST_CASE("padding may hold anything and is zero in the rows", "[attend_npy]") {
@@ -173,28 +139,6 @@ TEST_CASE("padding may hold anything and is zero in the rows", "[attend_npy]") {
           REQUIRE(y == expected);
         }
       }
-}
-
-TEST_CASE("pairs are neighbours, or half of the entries apart", "[attend_npy]") {
-  const Choice choice{.tokens = T, .d = 6, .e = e, .angles = true};
-  const Arrays arrays(choice, 5);
-  const ProgramFolder folder;
-  const std::string words = arrays.save(folder) + " --out y.npy --pairing ";
-  const Eigen::VectorXd theta = Eigen::Map<const Eigen::VectorXd>(arrays.theta.data(), 3);
-  const auto head = [&](const Numbers& x) { return x.head(0, 0, 0, T); };
-  const auto distance = [&](Pairing pairing) {
-    const verify::DirectRows rows = verify::direct_attention(SymmetricPower<2>{}, rotary(theta, pairing),
-                                                             head(arrays.Q), head(arrays.K), head(arrays.V));
-    return verify::row_rule<Normalized, SymmetricPower<2>>(rows, head(by_head(folder.read("y.npy"))), rows.Y,
-                                                           arrays.unit());
-  };
-  for (const std::string form : {"attention", "recurrent", "chunked"}) {
-    REQUIRE(folder.run(words + "half-split --compare --form " + form).status == 0);
-    REQUIRE(distance(Pairing::half_split) <= 1);
-    REQUIRE(distance(Pairing::interleaved) > 1e3);
-    REQUIRE(folder.run(words + "interleaved --form " + form).status == 0);
-    REQUIRE(distance(Pairing::interleaved) <= 1);
-  }
 }
 
 TEST_CASE("layouts, lengths, groups and pairings that do not fit the arrays", "[attend_npy]") {

@@ -1,19 +1,8 @@
-// Random arrays for the program, and the rows that they must give by the definition.
+// Random arrays for the program, in files.
 #pragma once
 
-#include <numeric>
-#include <optional>
+#include <map>
 #include <sstream>
-
-#include <sympow/feature/exponential.hpp>
-#include <sympow/feature/linear.hpp>
-#include <sympow/feature/random_features.hpp>
-#include <sympow/feature/symmetric_power.hpp>
-#include <sympow/transition/decay.hpp>
-#include <sympow/transition/product.hpp>
-#include <sympow/transition/rotary.hpp>
-#include <sympow/verify/direct.hpp>
-#include <sympow/verify/proposition.hpp>
 
 #include "program.hpp"
 #include "random.hpp"
@@ -85,11 +74,6 @@ struct Choice {
   Index features = 24;  // of the feature random
   std::uint64_t seed = 1;
 
-  [[nodiscard]] int degree() const { return feature == "linear" ? 1 : power; }
-  [[nodiscard]] bool divides() const {
-    return normalize == "sum" ||
-           (normalize == "auto" && (feature == "exponential" || feature == "random" || degree() % 2 == 0));
-  }
   [[nodiscard]] std::string text() const {
     std::ostringstream out;
     out << axes << " axes, T " << tokens << ", d " << d << ", e " << e << ", " << feature << " " << power
@@ -117,56 +101,6 @@ class Arrays {
     return choice_.single ? save_as<float>(folder, begin, count) : save_as<double>(folder, begin, count);
   }
   [[nodiscard]] std::string save(const ProgramFolder& folder) const { return save(folder, 0, choice_.tokens); }
-
-  /// How far rows of all tokens are from the definition, by the row rule.
-  [[nodiscard]] double distance(const Numbers& Y) const {
-    double worst = 0;
-    each_head([&]<class F, class N>(F, N, const verify::DirectRows<double>& rows, Index b, Index h) {
-      worst = std::max(worst, verify::row_rule<N, F>(rows, Y.head(b, h, 0, Y.tokens), rows.Y, unit()));
-    });
-    return worst;
-  }
-
-  /// Calls `visit(feature, normalization, rows, batch, head)` with the rows of every head.
-  template <class Visitor>
-  void each_head(Visitor&& visit) const {
-    each_call([&]<class F, class N, class A>(const F& feature, N normalization, const A& transition, Index b, Index h) {
-      const auto of = [&](const Numbers& x) { return x.head(b, h, 0, choice_.tokens); };
-      visit(feature, normalization,
-            verify::direct_attention<N>(feature, transition, of(Q), of(K), of(V), {.scale = choice_.scale}), b, h);
-    });
-  }
-
-  /// Calls `visit(feature, normalization, transition, batch, head)` for every head.
-  template <class Visitor>
-  void each_call(Visitor&& visit) const {
-    if (choice_.feature == "exponential") return with_feature(Exponential{}, visit);
-    if (choice_.feature == "linear") return with_feature(Linear{}, visit);
-    if (choice_.feature == "random")
-      return with_feature(PositiveRandomFeatures(choice_.d, choice_.features, {.seed = choice_.seed}), visit);
-    switch (choice_.power) {
-      case 1:
-        return with_feature(SymmetricPower<1>{}, visit);
-      case 2:
-        return with_feature(SymmetricPower<2>{}, visit);
-      case 3:
-        return with_feature(SymmetricPower<3>{}, visit);
-      case 4:
-        return with_feature(SymmetricPower<4>{}, visit);
-      case 5:
-        return with_feature(SymmetricPower<5>{}, visit);
-      case 6:
-        return with_feature(SymmetricPower<6>{}, visit);
-      case 7:
-        return with_feature(SymmetricPower<7>{}, visit);
-      default:
-        return with_feature(SymmetricPower<8>{}, visit);
-    }
-  }
-
-  [[nodiscard]] double unit() const {
-    return choice_.single ? verify::unit_roundoff<float> : verify::unit_roundoff<double>;
-  }
 
   Numbers Q{}, K{}, V{}, log_gate{}, beta{};
   std::vector<double> theta;
@@ -214,32 +148,17 @@ class Arrays {
     return words.str();
   }
 
-  template <class F, class Visitor>
-  void with_feature(const F& feature, Visitor&& visit) const {
-    const auto go = [&]<class N>(N normalization) {
-      for (Index b = 0; b < batches_; ++b)
-        for (Index h = 0; h < heads_; ++h) {
-          const auto of = [&](const Numbers& x) { return x.head(b, h, 0, choice_.tokens); };
-          const Eigen::VectorXd gates =
-              choice_.gates ? of(log_gate).row(0).transpose().eval() : Eigen::VectorXd::Zero(choice_.tokens).eval();
-          const Eigen::VectorXd rates =
-              choice_.rates ? of(beta).row(0).transpose().eval() : Eigen::VectorXd::Ones(choice_.tokens).eval();
-          const Eigen::VectorXd angles = Eigen::Map<const Eigen::VectorXd>(theta.data(), std::ssize(theta));
-          if (choice_.angles)
-            visit(feature, normalization, decay(gates) * rotary(angles, rates, Pairing::interleaved), b, h);
-          else
-            visit(feature, normalization, decay(gates), b, h);
-        }
-    };
-    if constexpr (F::nonnegative)
-      if (choice_.divides()) return go(Normalized{});
-    go(Unnormalized{});
-  }
-
   Choice choice_;
   Random random_;
   Index batches_ = 1, heads_ = 1;
 };
+
+/// The largest difference of two arrays.
+inline double distance(const Numbers& a, const Numbers& b) {
+  double worst = 0;
+  for (std::size_t n = 0; n < a.entries.size(); ++n) worst = std::max(worst, std::abs(a.entries[n] - b.entries[n]));
+  return worst;
+}
 
 /// Runs the tokens in pieces, each continuing the states of the one before; returns the rows of all.
 template <class A>

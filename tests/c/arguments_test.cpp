@@ -94,9 +94,14 @@ TEST_CASE("options that no attention has", "[c]") {
   using O = sympow_options;
   refuses_options([](O& o) { o.size = 0; }, SYMPOW_INVALID_ARGUMENT, "options->size is 0, must lie in");
   refuses_options([](O& o) { o.size = std::size_t(1) << 40; }, SYMPOW_INVALID_ARGUMENT, "options->size is");
-  refuses_options([](O& o) { o.scores = 2; }, SYMPOW_INVALID_ARGUMENT, "options->scores is 2, must lie in 0 … 1");
-  refuses_options([](O& o) { o.power = 0; }, SYMPOW_INVALID_ARGUMENT, "options->power is 0, must lie in 1 … 4");
-  refuses_options([](O& o) { o.power = 6; }, SYMPOW_NOT_BUILT, "options->power is 6");
+  refuses_options([](O& o) { o.scores = 3; }, SYMPOW_INVALID_ARGUMENT, "options->scores is 3, must lie in 0 … 2");
+  refuses_options([](O& o) { o.power = 0; }, SYMPOW_INVALID_ARGUMENT, "options->power is 0, must lie in 1 … 8");
+  refuses_options([](O& o) { o.power = 9; }, SYMPOW_INVALID_ARGUMENT, "options->power is 9, must lie in 1 … 8");
+  refuses_options([](O& o) { o.features = 9; }, SYMPOW_INVALID_ARGUMENT, "options->features is 9, must be 0 unless");
+  refuses_options([](O& o) { o.scores = SYMPOW_SCORES_RANDOM; }, SYMPOW_INVALID_ARGUMENT,
+                  "options->features is 0, must be at least 1");
+  refuses_options([](O& o) { o.scores = SYMPOW_SCORES_RANDOM, o.features = 9, o.seed = -1; }, SYMPOW_INVALID_ARGUMENT,
+                  "options->seed is -1, must be at least 0");
   refuses_options([](O& o) { o.normalisation = -1; }, SYMPOW_INVALID_ARGUMENT, "options->normalisation is -1");
   refuses_options([](O& o) { o.power = 3, o.normalisation = SYMPOW_NORMALISED; }, SYMPOW_INVALID_ARGUMENT,
                   "odd powers have scores of either sign");

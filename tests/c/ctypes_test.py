@@ -18,7 +18,8 @@ class Tensor(ctypes.Structure):
 class Options(ctypes.Structure):
     _fields_ = [("size", c_size_t)] + [(name, c_int32) for name in (
         "scores", "power", "normalisation", "form", "mask", "pairing", "threads", "check_finite")] + [
-            (name, c_int64) for name in ("offset", "chunk", "checkpoint", "tail")] + [("scale", c_double), ("rotary_dim", c_int64)]
+            (name, c_int64) for name in ("offset", "chunk", "checkpoint", "tail")] + [("scale", c_double)] + [
+                (name, c_int64) for name in ("rotary_dim", "features", "seed")]
 
 
 class Inputs(ctypes.Structure):

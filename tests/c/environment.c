@@ -134,13 +134,13 @@ int main(void) {
   for (int i = 0; i < rows; ++i) gates[i] = -.05 * (1 + sin(i));
   for (int i = 0; i < D / 2; ++i) theta[i] = pow(.1, i);
   int failed = check_fork();
-  for (int scores = SYMPOW_SCORES_POWER; scores <= SYMPOW_SCORES_EXPONENTIAL; ++scores)
+  for (int scores = SYMPOW_SCORES_POWER; scores <= SYMPOW_SCORES_RANDOM; ++scores)
     for (int power = 1; power <= (scores == SYMPOW_SCORES_POWER ? 3 : 1); ++power)
       for (int form = SYMPOW_FORM_ATTENTION;
-           form <= (scores == SYMPOW_SCORES_POWER ? SYMPOW_FORM_CHUNKED : SYMPOW_FORM_ATTENTION); ++form) {
+           form <= (scores == SYMPOW_SCORES_EXPONENTIAL ? SYMPOW_FORM_ATTENTION : SYMPOW_FORM_CHUNKED); ++form) {
         sympow_options options = SYMPOW_OPTIONS_INIT;
         options.scores = scores, options.power = power, options.form = form, options.threads = 2;
-        options.pairing = SYMPOW_PAIRING_INTERLEAVED;
+        options.pairing = SYMPOW_PAIRING_INTERLEAVED, options.features = scores == SYMPOW_SCORES_RANDOM ? 9 : 0;
         failed |= check_rounding(options) | check_flags(options) | check_stack(options);
       }
   return failed;

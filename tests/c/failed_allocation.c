@@ -37,9 +37,11 @@ enum { B = 2, T = 45, H = 2, D = 4, E = 3, EMBEDDED = 10 };
 static float q[B * T * H * D], k[B * T * H * D], v[B * T * H * E], y[B * T * H * E], expected[B * T * H * E];
 static float dq[B * T * H * D], dk[B * T * H * D], dv[B * T * H * E], dy[B * T * H * E];
 static double gates[B * T * H], beta[B * T * H], theta[D / 2] = {1, .5}, sums[B * H * EMBEDDED * E];
+static double of_rows[B * T * H * 3];
 static float normaliser[B * H * EMBEDDED];
 static int64_t of_normaliser[3] = {B, H, EMBEDDED}, of_keys[4] = {B, T, H, D}, of_values[4] = {B, T, H, E},
-               of_gates[3] = {B, T, H}, of_theta[1] = {D / 2}, of_sums[4] = {B, H, EMBEDDED, E};
+               of_diagnostics[4] = {B, T, H, 3}, of_gates[3] = {B, T, H}, of_theta[1] = {D / 2},
+               of_sums[4] = {B, H, EMBEDDED, E};
 
 static sympow_tensor tensor(void* data, int ndim, int64_t* shape, unsigned char bits) {
   const sympow_tensor x = {data, {SYMPOW_CPU, 0}, ndim, {SYMPOW_FLOAT, bits, 1}, shape, NULL, 0};
@@ -49,7 +51,7 @@ static sympow_tensor tensor(void* data, int ndim, int64_t* shape, unsigned char 
 static sympow_attention* attention = NULL;
 static sympow_states *before = NULL, *states = NULL, *other = NULL;
 static sympow_state_gradients* of_states = NULL;
-static sympow_tensor tq, tk, tv, ty, tdq, tdk, tdv, tdy, tg, tb, tt, ts, tz;
+static sympow_tensor tq, tk, tv, ty, tdq, tdk, tdv, tdy, tg, tb, tt, ts, tz, tr;
 static sympow_inputs inputs = SYMPOW_INPUTS_INIT;
 static sympow_gradients gradients = SYMPOW_GRADIENTS_INIT;
 static const char* path = "failed_allocation_states.bin";
@@ -108,6 +110,18 @@ static sympow_status make_gradients(void) {
 }
 static sympow_status attend(void) { return sympow_attend(attention, &inputs, NULL, &ty, NULL, NULL); }
 static sympow_status attend_on(void) { return sympow_attend(attention, &inputs, states, &ty, NULL, NULL); }
+static sympow_status diagnose(void) { return sympow_diagnose(attention, &inputs, states, &tr, NULL, NULL); }
+// Features are drawn by the first call of an attention.
+static sympow_status attend_random(void) {
+  sympow_options options = SYMPOW_OPTIONS_INIT;
+  options.pairing = SYMPOW_PAIRING_INTERLEAVED, options.threads = 1;
+  options.scores = SYMPOW_SCORES_RANDOM, options.features = 9;
+  sympow_attention* made = NULL;
+  sympow_status status = sympow_attention_create(&options, &made);
+  if (status == SYMPOW_OK) status = sympow_attend(made, &inputs, NULL, &ty, NULL, NULL);
+  sympow_attention_destroy(made);
+  return status;
+}
 static sympow_status decode(void) { return sympow_decode(attention, &inputs, states, &ty, NULL, NULL); }
 static sympow_status take_back(void) {
   return sympow_attend_vjp(attention, &inputs, &tdy, NULL, NULL, &gradients, NULL, NULL);
@@ -150,7 +164,7 @@ int main(void) {
   ty = tensor(y, 4, of_values, 32), tdy = tensor(dy, 4, of_values, 32), tdv = tensor(dv, 4, of_values, 32);
   tdq = tensor(dq, 4, of_keys, 32), tdk = tensor(dk, 4, of_keys, 32), tt = tensor(theta, 1, of_theta, 64);
   tg = tensor(gates, 3, of_gates, 64), tb = tensor(beta, 3, of_gates, 64), ts = tensor(sums, 4, of_sums, 32);
-  tz = tensor(normaliser, 3, of_normaliser, 32);
+  tz = tensor(normaliser, 3, of_normaliser, 32), tr = tensor(of_rows, 4, of_diagnostics, 64);
   inputs.queries = &tq, inputs.keys = &tk, inputs.values = &tv, inputs.log_gates = &tg;
   inputs.theta = &tt, inputs.beta = &tb;
   gradients.queries = &tdq, gradients.keys = &tdk, gradients.values = &tdv;
@@ -179,6 +193,8 @@ int main(void) {
   each_failure("sympow_state_gradients_create", make_gradients, 0);
   each_failure("sympow_attend", attend, 0);
   each_failure("sympow_attend with states", attend_on, 0);
+  each_failure("sympow_attend by random features", attend_random, 0);
+  each_failure("sympow_diagnose with states", diagnose, 0);
   each_failure("sympow_decode", decode, 0);
   each_failure("sympow_attend_vjp", take_back, 0);
   each_failure("sympow_attend_vjp with states", take_back_on, 0);

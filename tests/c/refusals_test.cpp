@@ -32,8 +32,9 @@ T one_of(Random& random, std::initializer_list<T> values) {
 
 sympow_options random_options(Random& random) {
   sympow_options options = SYMPOW_OPTIONS_INIT;
-  options.scores = choose(random, {4, 1}) == 0 ? SYMPOW_SCORES_POWER : SYMPOW_SCORES_EXPONENTIAL;
-  options.power = static_cast<std::int32_t>(random.integer(1, 4));
+  options.scores = static_cast<std::int32_t>(choose(random, {4, 1, 1}));
+  options.power = static_cast<std::int32_t>(choose(random, {4, 1}) == 0 ? random.integer(1, 4) : random.integer(5, 8));
+  options.features = choose(random, {9, 1}) == (options.scores == SYMPOW_SCORES_RANDOM ? 0 : 1) ? 7 : 0;
   options.normalisation = static_cast<std::int32_t>(random.integer(0, 3));
   options.form = static_cast<std::int32_t>(random.integer(0, 3));
   options.mask = choose(random, {3, 1}) == 0 ? SYMPOW_MASK_CAUSAL : SYMPOW_MASK_FULL;
@@ -55,6 +56,7 @@ struct RandomCall {
   Index B, Tq, Tk, H, Hk, d, e, states_of, d_of_states;
   Tensor<S> Q, K, V, Y, dY, dQ, dK, dV, W, dW;
   Tensor<double> gates, theta, beta, channels, strengths, d_gates, d_theta, d_beta, d_channels, d_strengths;
+  Tensor<double> diagnostics;
   Tensor<std::int32_t> lengths;
   bool has_gates, has_theta, has_beta, has_channels, has_vectors, has_strengths, has_lengths, asks_parameters;
 
@@ -76,6 +78,7 @@ struct RandomCall {
     };
     Q = filled(Tq, H, d), K = filled(Tk, Hk, choose(random, {30, 1}) == 0 ? d : d + 1), V = filled(Tk, Hk, e);
     dY = filled(Tq, H, choose(random, {30, 1}) == 0 ? e : e + 1);
+    diagnostics = Tensor<double>({B, Tq, H, 3}, 7);
     Y = untouched(dY), dQ = untouched(Q), dK = untouched(K), dV = untouched(V);
     const Index last = Tq + static_cast<Index>(options.offset), tokens = std::clamp<Index>(last, Tk, 20);
     gates = Tensor<double>({B, tokens, choose(random, {1, 1}) == 0 ? Hk : H}, choose(random, {1, 1}) == 0 ? 0 : -.1);
@@ -156,10 +159,10 @@ struct RandomCall {
     if (has_strengths) to.strengths = d_strengths.view();
     return to;
   }
+  [[nodiscard]] static bool all_are_7(const auto&... x) {
+    return (std::all_of(x.data.begin(), x.data.end(), [](auto entry) { return entry == 7; }) && ...);
+  }
   [[nodiscard]] bool is_untouched() const {
-    const auto all_are_7 = [](const auto&... x) {
-      return (std::all_of(x.data.begin(), x.data.end(), [](auto entry) { return entry == 7; }) && ...);
-    };
     return all_are_7(Y, dQ, dK, dV, dW, d_gates, d_theta, d_beta, d_channels, d_strengths);
   }
 
@@ -218,6 +221,7 @@ std::map<sympow_status, int> draw_calls(Random& random, int calls) {
     }
     const sympow_inputs in = call.inputs();
     const sympow_gradients to = call.gradients();
+    const sympow_status diagnosis = sympow_diagnose(attention, &in, states, call.diagnostics.view(), nullptr, nullptr);
     const sympow_status forward = sympow_attend(attention, &in, states, call.Y.view(), nullptr, nullptr);
     const std::string sentence = sympow_error();
     const sympow_status backward =
@@ -226,6 +230,8 @@ std::map<sympow_status, int> draw_calls(Random& random, int calls) {
     CAPTURE(call.B, call.Tq, call.Tk, call.H, call.Hk, call.d, call.states_of);
     CAPTURE(call.has_theta, call.has_beta, call.has_channels, call.has_vectors, options.rotary_dim);
     REQUIRE(backward == forward);
+    if (call.dY.size(3) == call.e) REQUIRE(diagnosis == forward);  // which has no rows
+    REQUIRE((diagnosis == SYMPOW_OK || call.all_are_7(call.diagnostics)));
     ++count[forward];
     if (forward == SYMPOW_OK) continue;
     REQUIRE(call.is_untouched());

@@ -304,6 +304,52 @@ class Derivatives(Test):
             jax.jvp(loss, (batch.q,), (batch.q,))
 
 
+class Scores(Test):
+    """Random features and powers above 4, and diagnostics: bits of the library, and derivatives."""
+
+    options = dict(scores="random", features=6, seed=3)
+
+    def test_derivatives_of_all_arrays_and_states(self):
+        for options in self.options, dict(power=5):
+            batch = Batch(B=1, T=5, H=2, Hk=1, Hg=1)
+            _, state = attention(batch.q, batch.k, batch.v, **batch.turning(), **options, return_state=True)
+
+            def call(q, k, v, given, before):
+                return attention(q, k, v, **given, state=before, return_state=True, chunk=4, **options)
+
+            check_grads(call, (batch.q, batch.k, batch.v, batch.turning(), state), order=1, modes=["rev"], atol=1e-5,
+                        rtol=1e-5)
+
+    def test_bits(self):
+        batch = Batch(np.float32)
+        arrays, given = arrays_of((batch.q, batch.k, batch.v)), arrays_of(batch.turning())
+        for options in self.options, dict(power=8):
+            rows, state = attention(batch.q, batch.k, batch.v, **batch.turning(), **options, return_state=True)
+            of_numpy = attention_of(**options)
+            start = sympow.State(of_numpy, 2, 2, 4, 3)
+            self.equal(rows, of_numpy(*arrays, **given, state=start))
+            self.equal(state.sums, start.read().sums)
+
+    def test_diagnostics(self):
+        batch = Batch()
+        arrays, given = arrays_of((batch.q, batch.k, batch.v)), arrays_of(batch.turning())
+        diagnose = functools.partial(sympow.jax.diagnose, pairing="interleaved")
+        for options in self.options, dict(power=2), dict(power=2, form="chunked"):
+            found = diagnose(batch.q, batch.k, batch.v, **batch.turning(), **options)
+            self.equal(found, sympow.diagnose(*arrays, **given, pairing="interleaved", **options))
+        self.equal(jax.jit(diagnose)(batch.q, batch.k, batch.v), diagnose(batch.q, batch.k, batch.v))
+        mapped = jax.vmap(diagnose)(*(jnp.stack([x, 2 * x]) for x in (batch.q, batch.k, batch.v)))
+        self.equal(jax.tree.map(lambda x: x[1], mapped), diagnose(2 * batch.q, 2 * batch.k, 2 * batch.v))
+        turned = diagnose(*(x.swapaxes(1, 2) for x in (batch.q, batch.k, batch.v)), layout="bhtd")
+        self.equal(jax.tree.map(lambda x: x.swapaxes(1, 2), turned), diagnose(batch.q, batch.k, batch.v))
+        after = diagnose(batch.q, batch.k, batch.v, **batch.turning(), state=batch.state)
+        self.assertTrue(bool((after.log_sum > diagnose(batch.q, batch.k, batch.v, **batch.turning()).log_sum).all()))
+        slope = jax.grad(lambda q: diagnose(q, batch.k, batch.v).log_sum.sum())(batch.q)
+        self.assertTrue(bool((slope == 0).all()))
+        with self.assertRaisesRegex(sympow.ShapeMismatch, "keys: shape"):
+            diagnose(batch.q, batch.k[:, 1:], batch.v)
+
+
 class Transformations(Test):
     def test_jit(self):
         batch = Batch()
@@ -495,7 +541,7 @@ class Mistakes(Test):
         q, k, v = batch.q, batch.k, batch.v
         self.refuse_words(sympow.InvalidArgument, "form is 'chunk', must be one of", q, k, v, form="chunk")
         self.refuse_words(sympow.InvalidArgument, "layout is 'tbhd', must be one of", q, k, v, layout="tbhd")
-        self.refuse_words(sympow.NotBuilt, "power is 5", q, k, v, power=5)
+        self.refuse_words(sympow.InvalidArgument, "power is 9", q, k, v, power=9)
         self.refuse_words(TypeError, "there is no argument gates; options are", q, k, v, gates=q)
         self.refuse_words(sympow.InvalidArgument, "no states", q, k, v, scores="exponential", return_state=True)
         self.refuse_words(sympow.InvalidArgument, "attention form has no states", q, k, v, form="attention",

@@ -91,7 +91,7 @@ class Rows(unittest.TestCase):
         self.assertLessEqual((np.abs(rows - wanted) / bounds).max(), most)
 
     def test_every_form_power_and_type_gives_the_definition(self):
-        for dtype, power, form in itertools.product((np.float32, np.float64), (1, 2, 3, 4),
+        for dtype, power, form in itertools.product((np.float32, np.float64), range(1, 9),
                                                     ("automatic", "attention", "recurrent", "chunked")):
             with self.subTest(dtype=dtype, power=power, form=form):
                 batch = Batch(dtype)
@@ -296,7 +296,7 @@ class GradientsOfCalls(unittest.TestCase):
         self.assertGreater(abs(wanted), 1e3 * most)
 
     def test_laws_of_degree(self):
-        for power, form in itertools.product((1, 2, 3, 4), ("attention", "recurrent", "chunked")):
+        for power, form in itertools.product((1, 2, 3, 4, 6, 7), ("attention", "recurrent", "chunked")):
             with self.subTest(power=power, form=form):
                 batch = Batch(Hg=4)
                 options = dict(power=power, form=form, normalisation="unnormalised", scale=0.5)
@@ -354,6 +354,167 @@ class GradientsOfCalls(unittest.TestCase):
         self.assertEqual((of.queries.dtype, of.queries.shape), (np.float32, batch.q.shape))
         gates = batch.log_gates.astype(np.float32)
         self.assertEqual(vjp_of(batch.dy, batch.q, batch.k, batch.v, log_gates=gates).log_gates.dtype, np.float32)
+
+
+def difference(f, x, dx, step=1e-5):
+    """Along dx, by central differences of fourth order."""
+    at = [f(x + n * step * dx) for n in (-2, -1, 1, 2)]
+    return (at[0] - 8 * at[1] + 8 * at[2] - at[3]) / (12 * step)
+
+
+class RandomFeatures(unittest.TestCase):
+    """Beside φ(x) = exp(W x - |x|²/2) / √D in numpy, with the library's W, which states of one key show."""
+
+    features = 17
+
+    def projections(self, d):
+        """W, [D, d]: ln √D φ(k) = W k - |k|²/2 at the unit vectors k."""
+        attention = sympow.Attention(scores="random", features=self.features, seed=3)
+        state, k = sympow.State(attention, d, 1, d, 1, np.float64), np.eye(d)[:, None, None]
+        attention(k, k, np.ones((d, 1, 1, 1)), state=state)
+        return (np.log(state.read().normaliser[:, 0] * math.sqrt(self.features)) + 0.5).T
+
+    def rows(self, W, q, k, v, gates, scale):
+        phi = [np.exp(x @ W.T - (x * x).sum(-1, keepdims=True) / 2) for x in (scale * q, k)]
+        G = gates.cumsum(0)
+        scores = phi[0] @ phi[1].T / len(W) * np.tril(np.exp(np.minimum(G[:, None] - G, 0)))
+        return scores @ v / scores.sum(1, keepdims=True)
+
+    def options(self, form):
+        return dict(scores="random", features=self.features, seed=3, form=form, chunk=8, scale=0.5)
+
+    def test_rows_and_gradients_of_every_form(self):
+        batch = Batch()
+        W = self.projections(6)
+        for n in range(0, self.features, 6):  # orthogonal blocks
+            products = W[n:n + 6] @ W[n:n + 6].T
+            self.assertLessEqual(np.abs(products - np.diag(np.diag(products))).max(), 1e-13 * products.max())
+        for form in "automatic", "attention", "recurrent", "chunked":
+            given = dict(log_gates=batch.log_gates, **self.options(form))
+            rows = sympow.attention(batch.q, batch.k, batch.v, **given)
+            of = sympow.vjp(batch.dy, batch.q, batch.k, batch.v, **given)
+            for b, h in itertools.product(range(2), range(4)):
+                one = [batch.q[b, :, h], batch.k[b, :, h // 2], batch.v[b, :, h // 2], batch.log_gates[b, :, h // 2], 0.5]
+                wanted = self.rows(W, *one)
+                self.assertLessEqual(np.abs(rows[b, :, h] - wanted).max(), 1e-11 * np.abs(batch.v).max())
+            def loss(q, k, v, gates, scale):
+                return sum((batch.dy[b, :, h] * self.rows(
+                    W, q[b, :, h], k[b, :, h // 2], v[b, :, h // 2], gates[b, :, h // 2], scale)).sum()
+                           for b, h in itertools.product(range(2), range(4)))
+
+            random, arguments = np.random.default_rng(5), [batch.q, batch.k, batch.v, batch.log_gates, np.array(0.5)]
+            for n, found in enumerate((of.queries, of.keys, of.values, of.log_gates, np.array(of.scale))):
+                with self.subTest(form=form, n=n):
+                    dx = random.standard_normal(found.shape)
+                    wanted = difference(lambda x: loss(*arguments[:n], x, *arguments[n + 1:]), arguments[n], dx)
+                    self.assertLessEqual(abs((found * dx).sum() - wanted), 1e-8 * np.abs(found * dx).sum())
+
+    def test_states_go_on_and_hand_gradients_on(self):
+        batch, cut = Batch(), 25
+        attention = sympow.Attention(**self.options("chunked"))
+        parts = [batch.tokens(0, cut)[0], batch.tokens(cut, None)[0]]
+        whole = attention(batch.q, batch.k, batch.v)
+        state = batch.state(attention)
+        attention(*parts[0], state=state)
+        before, sums = state.copy(), state.read()
+        self.assertEqual(sums.sums.shape, (2, 2, self.features, 5))
+        self.assertEqual(attention.feature_dimension(6), self.features)
+        rows = attention(*parts[1], state=state)
+        self.assertLessEqual(np.abs(rows - whole[:, cut:]).max(), 1e-12)
+        with tempfile.TemporaryDirectory() as folder:
+            before.save(Path(folder, "states"))
+            again = batch.state(attention)
+            again.load(Path(folder, "states"))
+            self.assertTrue(np.array_equal(attention(*parts[1], state=again), rows))
+            other = sympow.Attention(scores="random", features=self.features, seed=4)
+            self.assertRaisesRegex(sympow.BadFile, "fingerprint", batch.state(other).load, Path(folder, "states"))
+            self.assertRaisesRegex(sympow.InvalidArgument, "17 random features of seed 3", other, *parts[1], state=again)
+        of = attention.vjp(batch.dy[:, cut:], *parts[1], state=before)
+
+        def loss(sums, normaliser):
+            start = batch.state(attention)
+            start.write(sums, normaliser)
+            return (batch.dy[:, cut:] * attention(*parts[1], state=start)).sum()
+
+        random = np.random.default_rng(6)
+        for n in range(2):
+            dx = random.standard_normal(sums[n].shape)
+            wanted = difference(lambda x: loss(*sums[:n], x, *sums[n + 1:2]), sums[n], dx)
+            found = of.state[n] * dx
+            self.assertLessEqual(abs(found.sum() - wanted), 1e-8 * np.abs(found).sum())
+
+    def test_many_features_estimate_softmax(self):
+        batch = Batch()
+        q, k = 0.3 * batch.q, 0.3 * batch.k
+        wanted = sympow.attention(q, k, batch.v, scores="exponential", mask="full")
+        errors = [np.abs(sympow.attention(q, k, batch.v, scores="random", features=n, mask="full") - wanted).max()
+                  for n in (64, 16384)]
+        self.assertLess(errors[1], 0.05)
+        self.assertLess(errors[1], errors[0] / 4)
+
+    def test_keys_of_any_length_end(self):
+        batch = Batch(np.float32)
+        batch.k[0, 3] = 1e19
+        with np.errstate(all="ignore"):
+            of = vjp_of(batch.dy, batch.q, batch.k, batch.v, **batch.turning(), **self.options("chunked"))
+        self.assertTrue(np.isfinite(of.queries).all())
+
+
+class OfRows(unittest.TestCase):
+    """Diagnostics beside their formulas."""
+
+    def wanted(self, batch, power, scale):
+        """Σ s, Σ |q|^P |k|^P b, [B, T, H] each."""
+        (B, T, H, Hk, _, _), sums = batch.sizes, []
+        for b, h in itertools.product(range(B), range(H)):
+            g = h * Hk // H
+            G, angles = batch.log_gates[b, :, g].cumsum(), np.outer(batch.beta[b, :, g].cumsum(), batch.theta)
+            q, k = rotated(batch.q[b, :, h], angles), rotated(batch.k[b, :, g], angles)
+            forget = np.tril(np.exp(np.minimum(G[:, None] - G, 0)))
+            lengths = scale * np.outer(np.linalg.norm(q, axis=1), np.linalg.norm(k, axis=1))
+            logits = scale * q @ k.T
+            if power == 0:
+                sums.append(((np.exp(logits) * forget).sum(1), (np.exp(logits) * (1 + lengths) * forget).sum(1)))
+            else:
+                sums.append(((logits**power * forget).sum(1), (lengths**power * forget).sum(1)))
+        return np.array(sums).reshape(B, H, 2, T).transpose(2, 0, 3, 1)
+
+    def test_every_form_and_power(self):
+        batch = Batch()
+        for power, form in itertools.product((0, 1, 2, 3, 6), ("attention", "recurrent", "chunked")):
+            if power == 0 and form != "attention":
+                continue
+            with self.subTest(power=power, form=form):
+                scores = dict(scores="exponential") if power == 0 else dict(power=power)
+                given = dict(pairing="interleaved", scale=0.5, chunk=8, form=form, **scores)
+                found = sympow.diagnose(batch.q, batch.k, batch.v, **batch.turning(), **given)
+                sums, weights = self.wanted(batch, power, 0.5)
+                tolerance = 1e-12 * weights / np.abs(sums)
+                self.assertTrue((np.abs(found.log_sum - np.log(np.abs(sums))) <= tolerance).all())
+                self.assertTrue((np.abs(found.condition * np.abs(sums) / weights - 1) <= tolerance).all())
+                self.assertFalse(found.is_degenerate.any())
+                heads_first = {name: np.swapaxes(x, 1, 2) for name, x in dict(
+                    queries=batch.q, keys=batch.k, values=batch.v, log_gates=batch.log_gates, beta=batch.beta).items()}
+                turned = sympow.diagnose(**heads_first, theta=batch.theta, layout="bhtd", **given)
+                self.assertTrue(np.array_equal(np.swapaxes(turned.condition, 1, 2), found.condition))
+
+    def test_states_padding_and_rows_without_weight(self):
+        batch, cut = Batch(), 25
+        attention = attention_of(form="chunked")
+        state = batch.state(attention)
+        [first, first_given], [last, last_given] = batch.tokens(0, cut), batch.tokens(cut, None)
+        attention(*first, **first_given, state=state)
+        before = state.read()
+        found = attention.diagnose(*last, **last_given, state=state)
+        for a, b in zip(before, state.read()):
+            self.assertTrue(np.array_equal(a, b))
+        whole = attention.diagnose(batch.q, batch.k, batch.v, **batch.turning())
+        self.assertLessEqual(np.abs(found.condition / whole.condition[:, cut:] - 1).max(), 1e-9)
+        batch.q[1, 2, 3] = 0
+        found = attention.diagnose(batch.q, batch.k, batch.v, lengths=np.array([40, 5]))
+        self.assertEqual(found.is_degenerate.sum(), 1)
+        self.assertEqual((found.is_degenerate[1, 2, 3], found.log_sum[1, 2, 3]), (True, -math.inf))
+        self.assertTrue((np.array([x[1, 5:] for x in found]) == 0).all())
 
 
 def batch_with_key_heads(batch):
@@ -690,13 +851,17 @@ class Mistakes(unittest.TestCase):
     def test_options(self):
         make = sympow.Attention
         for given, error, words in (
-                (dict(power=0), sympow.InvalidArgument, "power is 0, must lie in 1 … 4"),
-                (dict(power=5), sympow.NotBuilt, "this library holds the powers 1 … 4"),
+                (dict(power=0), sympow.InvalidArgument, "power is 0, must lie in 1 … 8"),
+                (dict(power=9), sympow.InvalidArgument, "power is 9, must lie in 1 … 8"),
+                (dict(scores="random"), ValueError, "features is 0, must be at least 1"),
+                (dict(features=9), ValueError, "features is 9, must be 0 unless"),
+                (dict(scores="random", features=9, seed=-1), ValueError, "seed is -1, must be at least 0"),
+                (dict(scores="random", features=9, seed=1.0), TypeError, "seed is 1.0, must be an integer"),
                 (dict(power=2**32 + 2), sympow.TooLarge, "power is 4294967298, no integer of 32 bits"),
                 (dict(power="2"), TypeError, "power is '2', must be an integer"),
                 (dict(power=2.0), TypeError, "power is 2.0, must be an integer"),
                 (dict(power=None), TypeError, "power is None"),
-                (dict(scores="softmax"), ValueError, "scores is 'softmax', must be one of power, exponential"),
+                (dict(scores="softmax"), ValueError, "scores is 'softmax', must be one of power, exponential, random"),
                 (dict(form="chunk"), ValueError, "form is 'chunk', must be one of automatic, attention, recurrent"),
                 (dict(form=3), ValueError, "form is 3, must be one of"),
                 (dict(mask=True), ValueError, "mask is True, must be one of causal, full"),

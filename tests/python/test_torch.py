@@ -29,7 +29,7 @@ vjp_of = functools.partial(sympow.vjp, pairing="interleaved")
 attention_of = functools.partial(sympow.Attention, pairing="interleaved")
 attention = functools.partial(sympow.torch.attention, pairing="interleaved")
 
-DEFAULTS = ("power", 2, "default", "automatic", "causal", "interleaved", False, 0, 0, 0, -1, 1.0, 0)  # of the operator
+DEFAULTS = ("power", 2, "default", "automatic", "causal", "interleaved", False, 0, 0, 0, -1, 1.0, 0, 0, 1)  # of the operator
 
 
 class Batch:
@@ -200,6 +200,63 @@ class Derivatives(unittest.TestCase):
             torch.autograd.grad(dq.sum(), batch.q)
 
 
+class Scores(unittest.TestCase):
+    """Random features and powers above 4, and diagnostics: bits of the library, and derivatives."""
+
+    options = dict(scores="random", features=6, seed=3)
+
+    def test_derivatives_of_all_tensors_and_states(self):
+        for options in self.options, dict(power=5):
+            batch = Batch(B=1, T=5, H=2, Hk=1, Hg=1)
+            with torch.no_grad():
+                _, state = attention(batch.q, batch.k, batch.v, **batch.turning(), **options, return_state=True)
+            state = [x.requires_grad_() for x in state]
+
+            def call(*x):
+                rows, after = attention(*x[:3], log_gates=x[3], theta=x[4], beta=x[5], state=State(*x[6:]),
+                                        return_state=True, chunk=4, **options)
+                return rows, *after
+
+            self.assertTrue(torch.autograd.gradcheck(call, (*batch.tensors(), *state)))
+
+    def test_bits(self):
+        batch = Batch(torch.float32)
+        arrays, given = [array(x) for x in batch.tensors()[:3]], {name: array(x) for name, x in batch.turning().items()}
+        for options in self.options, dict(power=8):
+            rows, state = attention(batch.q, batch.k, batch.v, **batch.turning(), **options, return_state=True)
+            of_numpy = attention_of(**options)
+            start = sympow.State(of_numpy, 2, 2, 4, 3)
+            self.assertTrue(np.array_equal(array(rows), of_numpy(*arrays, **given, state=start)))
+            self.assertTrue(np.array_equal(array(state.sums), start.read().sums))
+            with torch.no_grad():
+                decoding = sympow.torch.state_of(state, *batch.tensors()[:3], pairing="interleaved", **options)
+                row = sympow.torch.decode(*(x[:, :1] for x in batch.tensors()[:3]), decoding, theta=batch.theta)
+            self.assertTrue(bool(row.isfinite().all()))
+
+    def test_diagnostics(self):
+        batch = Batch(torch.float32)
+        arrays, given = [array(x) for x in batch.tensors()[:3]], {name: array(x) for name, x in batch.turning().items()}
+        for options in self.options, dict(power=2), dict(power=2, form="chunked"):
+            found = sympow.torch.diagnose(batch.q, batch.k, batch.v, **batch.turning(), pairing="interleaved", **options)
+            wanted = sympow.diagnose(*arrays, **given, pairing="interleaved", **options)
+            self.assertFalse(found.condition.requires_grad)
+            for a, b in zip(found, wanted, strict=True):
+                self.assertTrue(np.array_equal(array(a), b))
+        for a, b in zip(found, sympow.torch.diagnose(
+                *(x.transpose(1, 2) for x in batch.tensors()[:3]), log_gates=batch.log_gates.transpose(1, 2),
+                theta=batch.theta, beta=batch.beta.transpose(1, 2), layout="bhtd", pairing="interleaved", **options)):
+            self.assertTrue(torch.equal(a, b.transpose(1, 2)))
+        with torch.no_grad():
+            _, state = attention(batch.q, batch.k, batch.v, return_state=True)
+        after = sympow.torch.diagnose(batch.q, batch.k, batch.v, state=state)
+        self.assertTrue(bool((after.log_sum > sympow.torch.diagnose(batch.q, batch.k, batch.v).log_sum).all()))
+        one = [x[:1].detach() for x in batch.tensors()[:3]]
+        packed = sympow.torch.diagnose(*one, cu_seqlens=torch.tensor([0, 4, 9]))
+        alone = sympow.torch.diagnose(*(x[:, 4:] for x in one))
+        self.assertTrue(torch.equal(packed.condition[:, 4:], alone.condition))
+        self.assertRaisesRegex(TypeError, "there is no argument scales", sympow.torch.diagnose, *one, scales=2)
+
+
 class Operators(unittest.TestCase):
     def test_opcheck(self):
         batch, none = Batch(), [None] * 3
@@ -215,6 +272,7 @@ class Operators(unittest.TestCase):
             library.opcheck(attend, (*arguments, *DEFAULTS), test_utils=quick)
         tensors = [x.detach() for x in (*batch.tensors(), *batch.state)]
         arguments = *tensors[:6], None, *none, *tensors[6:]
+        library.opcheck(torch.ops.sympow.diagnose.default, (*arguments, *DEFAULTS))
         for of_state in (tensors[6:], none):
             library.opcheck(torch.ops.sympow.attend_vjp.default, (batch.dy, *of_state, *arguments, *DEFAULTS),
                             test_utils=quick)
@@ -387,7 +445,7 @@ class Mistakes(unittest.TestCase):
         self.refuse(sympow.ShapeMismatch, r"theta: shape\[0\] is 1, must be 2", q, k, v, theta=batch.theta[:1])
         self.refuse(sympow.InvalidArgument, "beta is given, but no theta", q, k, v, beta=batch.beta)
         self.refuse(sympow.InvalidArgument, "form is 'chunk', must be one of", q, k, v, form="chunk")
-        self.refuse(sympow.NotBuilt, "power is 5", q, k, v, power=5)
+        self.refuse(sympow.InvalidArgument, "power is 9", q, k, v, power=9)
         self.refuse(sympow.InvalidArgument, "no states", q, k, v, scores="exponential", return_state=True)
         self.refuse(sympow.InvalidArgument, "attention form has no states", q, k, v, form="attention",
                     return_state=True)

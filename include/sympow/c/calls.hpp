@@ -9,21 +9,26 @@
 // Engines are compiled elsewhere, see SYMPOW_C_ENGINES.
 SYMPOW_C_ENGINES(extern, float)
 SYMPOW_C_ENGINES(extern, double)
+SYMPOW_C_HIGH_POWERS(extern, float)
+SYMPOW_C_HIGH_POWERS(extern, double)
 
 namespace SYMPOW_NAMESPACE::c {
 
 /// The engine of settings for numbers of a type: the one place where types are chosen.
 template <class Scalar>
-const Engine& engine_for(int power) {
+const Engine& engine_for(const Scores& scores) {
+  if (scores.features > 0) return EngineOf<Scalar, PositiveRandomFeatures>::instance();
   constexpr std::array engines = {
-      EngineOf<Scalar, Exponential>::instance, EngineOf<Scalar, SymmetricPower<1>>::instance,
+      EngineOf<Scalar, Exponential>::instance,       EngineOf<Scalar, SymmetricPower<1>>::instance,
       EngineOf<Scalar, SymmetricPower<2>>::instance, EngineOf<Scalar, SymmetricPower<3>>::instance,
-      EngineOf<Scalar, SymmetricPower<4>>::instance};
-  static_assert(engines.size() == most_power + 1);
-  return engines[static_cast<std::size_t>(power)]();
+      EngineOf<Scalar, SymmetricPower<4>>::instance, EngineOf<Scalar, SymmetricPower<5>>::instance,
+      EngineOf<Scalar, SymmetricPower<6>>::instance, EngineOf<Scalar, SymmetricPower<7>>::instance,
+      EngineOf<Scalar, SymmetricPower<8>>::instance};
+  static_assert(engines.size() == max_power + 1);
+  return engines[static_cast<std::size_t>(scores.power)]();
 }
 inline const Engine& engine_of(const Settings& settings, Element element) {
-  return element == Element::float32 ? engine_for<float>(settings.power) : engine_for<double>(settings.power);
+  return element == Element::float32 ? engine_for<float>(settings.scores) : engine_for<double>(settings.scores);
 }
 
 /// A size that must not be negative.
@@ -70,13 +75,13 @@ inline StateShape state_shape_in(const sympow_state_shape& x, const Settings& se
   const Engine& engine = engine_of(settings, element);
   const StateShape shape{&engine,
                          element,
-                         settings.power,
+                         settings.scores,
                          size_in("shape->batch", x.batch),
                          size_in("shape->heads", x.heads),
                          size_in("shape->d", x.d),
                          size_in("shape->e", x.e),
                          settings.tail,
-                         engine.dimension(size_in("shape->d", x.d)),
+                         engine.dimension(settings, size_in("shape->d", x.d)),
                          settings.pairs(size_in("shape->d", x.d))};
   Index count = 0;
   if (__builtin_mul_overflow(shape.batch, shape.heads, &count))
@@ -92,10 +97,12 @@ inline sympow_state_shape shape_in(const sympow_state_shape* given) {
   return x;
 }
 inline DeviceShape device_shape_in(const sympow_state_shape& x, const Settings& settings) {
+  if (settings.scores.features > 0)
+    detail::raise<NotBuilt>("options->scores is SYMPOW_SCORES_RANDOM, whose states are on a CPU alone");
   const Index heads = size_in("shape->heads", x.heads), key_heads = size_in("shape->key_heads", x.key_heads);
   return {x.device,
           element_in("shape", x.dtype, device_numbers),
-          settings.power,
+          settings.scores.power,
           size_in("shape->batch", x.batch),
           heads,
           key_heads == 0 ? heads : key_heads,
@@ -106,9 +113,9 @@ inline DeviceShape device_shape_in(const sympow_state_shape& x, const Settings& 
 
 /// Throws unless states are those of a call: `InvalidArgument`, `ShapeMismatch`.
 inline void check_states(const StateShape& shape, const Settings& settings, const Inputs& in) {
-  if (shape.power != settings.power || shape.element != in.element())
-    detail::raise<InvalidArgument>("states are of power ", shape.power, " and ", name_of(shape.element),
-                                   ", must be of power ", settings.power, " and ", name_of(in.element()),
+  if (shape.scores != settings.scores || shape.element != in.element())
+    detail::raise<InvalidArgument>("states are of ", name_of(shape.scores), " and ", name_of(shape.element),
+                                   ", must be of ", name_of(settings.scores), " and ", name_of(in.element()),
                                    ", as the attention and the queries");
   detail::check_size("sequences of states", shape.batch, in.sequences(), "sequences of the queries");
   detail::check_size("d of states", shape.d, in.queries.shape[3], "numbers of a query");
@@ -127,8 +134,11 @@ inline void check_alike(const char* name, const StateShape& shape, const StateSh
   };
   check("B", shape.batch, other.batch), check("Hs", shape.heads, other.heads);
   check("d", shape.d, other.d), check("e", shape.e, other.e);
-  check("tail", shape.tail, other.tail), check("power", shape.power, other.power);
-  if (shape != other) detail::raise<ShapeMismatch>(name, " is of another type, map or rotation than ", whose);
+  check("tail", shape.tail, other.tail);
+  if (shape.scores != other.scores)
+    detail::raise<ShapeMismatch>(name, " is of ", name_of(shape.scores), ", must be of ", name_of(other.scores),
+                                 ", as ", whose);
+  if (shape != other) detail::raise<ShapeMismatch>(name, " is of another type or rotation than ", whose);
 }
 
 /// Throws `InvalidArgument` unless 0 ≤ index < size.
@@ -151,6 +161,16 @@ inline Array rows_in(const sympow_tensor* tensor, const char* name, const Inputs
   check_axis(rows, 2, in.query_heads(), "heads of the queries");
   check_axis(rows, 3, in.values.shape[3], "numbers of a value");
   return rows;
+}
+
+/// What is said of rows, [B, T_q, H, 3] of float64.
+inline Array diagnostics_in(const sympow_tensor* tensor, const Inputs& in) {
+  constexpr std::array only = {Element::float64};
+  Array diagnostics = array_of(tensor, "diagnostics", 4, "B, T_q, H, 3", only);
+  for (std::size_t axis = 0; axis < 3; ++axis)
+    check_axis(diagnostics, axis, in.queries.shape[axis], "that of the queries");
+  check_axis(diagnostics, 3, 3, "numbers of a row");
+  return diagnostics;
 }
 
 /// What a call on a CPU reads, whichever way it goes, and its rows or the gradients in them.

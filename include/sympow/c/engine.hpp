@@ -24,7 +24,7 @@ class Engine;
 struct StateShape {
   const Engine* engine;
   Element element;
-  int power;
+  Scores scores;
   Index batch, heads, d, e, tail, D, pairs;  ///< `pairs` of channels that rotary turns
   friend bool operator==(const StateShape&, const StateShape&) = default;
 };
@@ -87,10 +87,14 @@ class Engine {
                       Scratch& scratch) const = 0;
   virtual void attend_vjp(const Settings& settings, const Inputs& in, const Array& d_rows, const States* states,
                           StateGradients* state_gradients, const Results& results, Scratch& scratch) const = 0;
+  /// Writes what is said of the rows, [B, T_q, H, 3].
+  virtual void diagnose(const Settings& settings, const Inputs& in, const States* states, const Array& diagnostics,
+                        Scratch& scratch) const = 0;
   /// D. Throws `DimensionOverflow`, and `InvalidArgument` where there is no embedding.
-  [[nodiscard]] virtual Index dimension(Index d) const = 0;
+  [[nodiscard]] virtual Index dimension(const Settings& settings, Index d) const = 0;
   /// Empty states, after others of the same sizes or null.
-  [[nodiscard]] virtual std::unique_ptr<States> states(const StateShape& shape, const States* after) const = 0;
+  [[nodiscard]] virtual std::unique_ptr<States> states(const Settings& settings, const StateShape& shape,
+                                                       const States* after) const = 0;
 };
 
 /// A state's sums, normaliser and angles as arrays of an interface, the axes of [B, Hs, …] checked.

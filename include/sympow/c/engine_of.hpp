@@ -5,6 +5,7 @@
 #include <sympow/c/states_of.hpp>
 #include <sympow/c/transitions.hpp>
 #include <sympow/feature/exponential.hpp>
+#include <sympow/feature/random_features.hpp>
 #include <sympow/feature/symmetric_power.hpp>
 
 namespace SYMPOW_NAMESPACE::c {
@@ -26,11 +27,30 @@ class EngineOf final : public Engine {
     BatchOptions options = settings.options;
     options.form = form;
     auto& workspaces = of<Workspaces<S>>(scratch);
+    const F feature = settings.feature<F>(in.queries.shape[3]);
     with_normalisation(settings, [&]<class N>(N) {
       with_transitions<S>(in, settings, groups_of(in, states), [&](const auto& transitions) {
         sympow::attend<N>(
-            F{}, transitions,
+            feature, transitions,
             {.Q = Q, .K = K, .V = V, .states = range_of(states), .Y = Y, .workspaces = workspaces, .options = options});
+      });
+    });
+  }
+
+  void diagnose(const Settings& settings, const Inputs& in, const States* states, const Array& diagnostics,
+                Scratch& scratch) const override {
+    const auto Q = heads_of<const S>(in.queries, in.lengths), K = heads_of<const S>(in.keys, in.lengths),
+               V = heads_of<const S>(in.values, in.lengths);
+    Matrix<S> rows(V.dimension(), in.sequences() * in.queries.shape[1] * in.query_heads());
+    const auto Y =
+        Heads<S>::bthd(rows.data(), in.sequences(), in.queries.shape[1], in.query_heads(), V.dimension(), in.lengths);
+    const F feature = settings.feature<F>(in.queries.shape[3]);
+    with_normalisation(settings, [&]<class N>(N) {
+      with_transitions<S>(in, settings, groups_of(in, states), [&]<class Given>(const Given& given) {
+        detail::BatchTransitionsOf<S, detail::TransitionOfBatch<Given>> transitions(given);
+        const detail::BatchCall<S> call{Q, K, V, Y, settings.options};
+        diagnose_heads(detail::row_kind<N, F>(), feature, transitions, call, range_of(states), diagnostics,
+                       of<Workspaces<S>>(scratch));
       });
     });
   }
@@ -43,9 +63,10 @@ class EngineOf final : public Engine {
                dV = heads_of<S>(results.values, in.lengths);
     auto& workspaces = of<VjpWorkspaces<S>>(scratch);
     const Index groups = groups_of(in, states);
+    const F feature = settings.feature<F>(in.queries.shape[3]);
     with_normalisation(settings, [&]<class N>(N) {
       with_transitions<S>(in, settings, groups, [&](const auto& transitions) {
-        write(sympow::attend_vjp<N>(F{}, transitions,
+        write(sympow::attend_vjp<N>(feature, transitions,
                                     {.Q = Q,
                                      .K = K,
                                      .V = V,
@@ -62,19 +83,23 @@ class EngineOf final : public Engine {
     });
   }
 
-  [[nodiscard]] Index dimension(Index d) const override {
-    if constexpr (FiniteFeatureMap<F>)
+  [[nodiscard]] Index dimension([[maybe_unused]] const Settings& settings, [[maybe_unused]] Index d) const override {
+    if constexpr (std::is_same_v<F, PositiveRandomFeatures>)
+      return settings.scores.features;
+    else if constexpr (FiniteFeatureMap<F>)
       return F{}.dimension(d);
     else
       detail::raise<InvalidArgument>("exponential scores have no embedding of finite dimension, and so no states");
   }
 
-  [[nodiscard]] std::unique_ptr<States> states([[maybe_unused]] const StateShape& shape,
+  [[nodiscard]] std::unique_ptr<States> states([[maybe_unused]] const Settings& settings,
+                                               [[maybe_unused]] const StateShape& shape,
                                                [[maybe_unused]] const States* after) const override {
     if constexpr (FiniteFeatureMap<F>) {
+      const F feature = settings.feature<F>(shape.d);
+      const auto* const others = static_cast<const StatesOf<S, F>*>(after);
       return std::make_unique<StatesOf<S, F>>(
-          shape,
-          StatesOf<S, F>::empty(shape, after == nullptr ? nullptr : &static_cast<const StatesOf<S, F>*>(after)->all));
+          shape, feature, StatesOf<S, F>::empty(shape, feature, others == nullptr ? nullptr : &others->all));
     } else {
       return nullptr;  // its dimension has been refused
     }
@@ -91,6 +116,39 @@ class EngineOf final : public Engine {
       return scratch.of_float_vjp;
     else
       return scratch.of_double_vjp;
+  }
+
+  /// Runs each query head by itself, in the form of its batch, from a copy of its state; rows are scratch memory.
+  static void diagnose_heads(detail::RowKind kind, const F& feature, detail::BatchTransitions<S>& transitions,
+                             const detail::BatchCall<S>& given,
+                             const RangeRef<const typename detail::StateOf<S, F>::type>& states,
+                             const Array& diagnostics, Workspaces<S>& workspaces) {
+    const detail::CheckedBatch batch(feature, transitions, given, states);
+    const detail::BatchCall<S>& call = batch.call;
+    const auto threads = batch.useful(detail::threads_of_program(call.options.threads));
+    detail::parallel_for(call.Q.sequences() * call.Q.heads(), threads, workspaces, [&](Index n, Workspace<S>& work) {
+      const Index b = n / call.Q.heads(), h = n % call.Q.heads(), group = n / call.group, key = call.key_head_of(h);
+      Diagnostics said;
+      Options options = call.options.head;
+      options.diagnostics = &said, options.check_finite = false;  // it has been done
+      transitions.with(group, [&](const TransitionView<S>& transition) {
+        const auto Q = call.Q.head(b, h), K = call.K.head(b, key), V = call.V.head(b, key);
+        Batch<S> Y = call.Y.head(b, h);
+        const Form form = batch.plan(group).form;
+        if (form == Form::attention)
+          return detail::FormCalls<S, F>::attention(kind, feature, transition, Q, K, V, Y, work, options);
+        if constexpr (FiniteFeatureMap<F>) {
+          State<S, F> state = states ? states[group] : State<S, F>(feature, Q.rows(), V.rows());
+          detail::FormCalls<S, F>::from_state(form, kind, feature, transition, Q, K, V, state, Y, work, options);
+        }
+      });
+      for (Index t = 0; t < diagnostics.shape[1]; ++t) {
+        const bool is_token = t < said.log_sum.size();  // else padding
+        diagnostics.set({b, t, h, 0}, is_token ? said.log_sum[t] : 0);
+        diagnostics.set({b, t, h, 1}, is_token ? said.condition[t] : 0);
+        diagnostics.set({b, t, h, 2}, is_token && said.is_degenerate[t] ? 1 : 0);
+      }
+    });
   }
 
   /// The states of a call, if there are any.
@@ -173,10 +231,16 @@ class EngineOf final : public Engine {
 
 }  // namespace SYMPOW_NAMESPACE::c
 
-/// The engines of a scalar type: of every power, and of exponential scores.
+/// The engines of a scalar type: of every power, of exponential scores and of their random features.
 #define SYMPOW_C_ENGINES(LINKAGE, Scalar)                                        \
   LINKAGE template class sympow::c::EngineOf<Scalar, sympow::SymmetricPower<1>>; \
   LINKAGE template class sympow::c::EngineOf<Scalar, sympow::SymmetricPower<2>>; \
   LINKAGE template class sympow::c::EngineOf<Scalar, sympow::SymmetricPower<3>>; \
   LINKAGE template class sympow::c::EngineOf<Scalar, sympow::SymmetricPower<4>>; \
-  LINKAGE template class sympow::c::EngineOf<Scalar, sympow::Exponential>;
+  LINKAGE template class sympow::c::EngineOf<Scalar, sympow::Exponential>;       \
+  LINKAGE template class sympow::c::EngineOf<Scalar, sympow::PositiveRandomFeatures>;
+#define SYMPOW_C_HIGH_POWERS(LINKAGE, Scalar)                                    \
+  LINKAGE template class sympow::c::EngineOf<Scalar, sympow::SymmetricPower<5>>; \
+  LINKAGE template class sympow::c::EngineOf<Scalar, sympow::SymmetricPower<6>>; \
+  LINKAGE template class sympow::c::EngineOf<Scalar, sympow::SymmetricPower<7>>; \
+  LINKAGE template class sympow::c::EngineOf<Scalar, sympow::SymmetricPower<8>>;

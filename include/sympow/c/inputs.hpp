@@ -73,8 +73,12 @@ inline void read_parameters(const sympow_inputs& x, const Settings& settings, In
     if (first != nullptr)
       detail::raise<InvalidArgument>(first, " and ", name, " are given, must be one of them: they do not commute");
     first = name;
-    if (tensor != x.theta && place.device.type != SYMPOW_CPU)
-      detail::raise<NotBuilt>(name, " is given, which is for a CPU alone");
+    if (tensor == x.theta) continue;
+    if (place.device.type != SYMPOW_CPU) detail::raise<NotBuilt>(name, " is given, which is for a CPU alone");
+    if (settings.scores.features > 0)
+      detail::raise<InvalidArgument>(name,
+                                     " is given, must be null with SYMPOW_SCORES_RANDOM: random features of keys "
+                                     "know no such transition");
   }
   if (x.log_gates != nullptr) in.log_gates = parameter(x.log_gates, "inputs->log_gates");
   if (x.theta != nullptr) {

@@ -25,7 +25,8 @@ sympow_status sympow_feature_dimension(const sympow_attention* attention, int64_
   return guarded([&] {
     check_handle(attention, "attention");
     check_pointer(dimension, "dimension");
-    *dimension = engine_of(attention->settings, Element::float64).dimension(size_in("d", d));
+    const Settings& settings = attention->settings;
+    *dimension = engine_of(settings, Element::float64).dimension(settings, size_in("d", d));
   });
 }
 
@@ -100,6 +101,27 @@ sympow_status sympow_attend_vjp(const sympow_attention* attention, const sympow_
   });
 }
 
+sympow_status sympow_diagnose(const sympow_attention* attention, const sympow_inputs* inputs,
+                              const sympow_states* states, const sympow_tensor* diagnostics,
+                              sympow_workspace* workspace, void* stream) {
+  return guarded([&] {
+    check_handle(attention, "attention");
+    const Settings& settings = attention->settings;
+    if constexpr (has_cuda)
+      if (are_on_device(inputs))
+        raise<NotBuilt>("inputs->queries is on a CUDA device, and sympow_diagnose is for a CPU alone");
+    const Inputs in = inputs_in(inputs, settings);
+    if (states != nullptr) check_states(on_cpu(states, "states").shape(), settings, in);
+    const Array to = diagnostics_in(diagnostics, in);
+    check_stream(stream);
+    check_outputs({&to}, in);
+    with_scratch(workspace, [&](Scratch& scratch) {
+      engine_of(settings, in.element())
+          .diagnose(settings, in, states == nullptr ? nullptr : states->states.get(), to, scratch);
+    });
+  });
+}
+
 sympow_status sympow_states_create(const sympow_attention* attention, const sympow_state_shape* shape,
                                    const sympow_states* after, sympow_states** states) {
   return guarded([&] {
@@ -114,7 +136,7 @@ sympow_status sympow_states_create(const sympow_attention* attention, const symp
       }
     const StateShape sizes = state_shape_in(given, attention->settings);
     if (after != nullptr) check_alike("shape", sizes, on_cpu(after, "after").shape(), "after");
-    give(states, sizes.engine->states(sizes, after == nullptr ? nullptr : after->states.get()));
+    give(states, sizes.engine->states(attention->settings, sizes, after == nullptr ? nullptr : after->states.get()));
   });
 }
 void sympow_states_destroy(sympow_states* states) { destroy(states); }

@@ -46,11 +46,6 @@ class StateGradientsOf final : public StateGradients {
  public:
   StateGradientsOf(const StateShape& shape, std::vector<StateGradient<Scalar, F>> gradients)
       : StateGradients(shape), all(std::move(gradients)) {}
-  /// Of a loss that sees no state.
-  [[nodiscard]] static std::vector<StateGradient<Scalar, F>> zeros(const StateShape& shape) {
-    return std::vector<StateGradient<Scalar, F>>(static_cast<std::size_t>(shape.batch * shape.heads),
-                                                 StateGradient<Scalar, F>(F{}, shape.d, shape.e));
-  }
   void read(const Array* sums, const Array* normaliser, const Array* angles) const override {
     each_state(shape(), [&](Index b, Index h, std::size_t n) {
       write_sums<Scalar>(sums, normaliser, angles, b, h, detail::StateGradientAccess::sums(all[n]), all[n].frame());
@@ -65,20 +60,22 @@ class StatesOf final : public States {
  public:
   using One = State<Scalar, F>;
 
-  StatesOf(const StateShape& shape, std::vector<One> states) : States(shape), all(std::move(states)) {}
+  StatesOf(const StateShape& shape, F feature, std::vector<One> states)
+      : States(shape), all(std::move(states)), feature_(std::move(feature)) {}
 
   /// Empty ones, which begin where others end.
-  [[nodiscard]] static std::vector<One> empty(const StateShape& shape, const std::vector<One>* after = nullptr) {
+  [[nodiscard]] static std::vector<One> empty(const StateShape& shape, const F& feature,
+                                              const std::vector<One>* after = nullptr) {
     std::vector<One> states;
     states.reserve(static_cast<std::size_t>(shape.batch * shape.heads));
     each_state(shape, [&](Index, Index, std::size_t n) {
-      states.emplace_back(shape.d, shape.e, shape.tail, after == nullptr ? Frame() : (*after)[n].frame());
+      states.emplace_back(feature, shape.d, shape.e, shape.tail, after == nullptr ? Frame() : (*after)[n].frame());
     });
     return states;
   }
 
   [[nodiscard]] std::unique_ptr<States> copy() const override { return std::make_unique<StatesOf>(*this); }
-  void clear() override { replace(empty(shape())); }
+  void clear() override { replace(empty(shape(), feature_)); }
   void assign(Index sequence, const States& from, Index from_sequence) override {
     const auto& others = static_cast<const StatesOf&>(from).all;
     const auto first = others.begin() + from_sequence * shape().heads;
@@ -101,7 +98,7 @@ class StatesOf final : public States {
       detail::with_head_context(b, h, 1,
                                 [&] { states.push_back(merge(all[n], static_cast<const StatesOf&>(right).all[n])); });
     });
-    return std::make_unique<StatesOf>(shape(), std::move(states));
+    return std::make_unique<StatesOf>(shape(), feature_, std::move(states));
   }
   [[nodiscard]] Index tokens(Index sequence, Index head) const override {
     const One& one = all[static_cast<std::size_t>(sequence * shape().heads + head)];
@@ -117,8 +114,9 @@ class StatesOf final : public States {
   void write(const Array& sums, const Array& normaliser, const Array* angles) override {
     std::vector<One> states;
     states.reserve(all.size());
-    each_state(shape(),
-               [&](Index b, Index h, std::size_t) { states.push_back(of_sums(F{}, sums, normaliser, angles, b, h)); });
+    each_state(shape(), [&](Index b, Index h, std::size_t) {
+      states.push_back(state_of_sums<Scalar>(feature_, shape(), sums, normaliser, angles, b, h));
+    });
     replace(std::move(states));
   }
 
@@ -134,7 +132,7 @@ class StatesOf final : public States {
     std::ifstream in(path, std::ios::binary);
     const auto fail = [&](const auto&... parts) { detail::raise<InvalidStateFile>(path, ": ", parts...); };
     if (!in) fail("cannot be read");
-    std::vector<One> states = empty(shape());
+    std::vector<One> states = empty(shape(), feature_);
     for (std::size_t n = 0; n < states.size(); ++n) {
       if (n > 0 && in.peek() == std::ifstream::traits_type::eof())
         fail("holds ", n, n == 1 ? " state" : " states", ", must hold ", states.size(), ", one a sequence and head");
@@ -151,14 +149,16 @@ class StatesOf final : public States {
 
   [[nodiscard]] std::vector<DeviceState> device_states() const override {
     std::vector<DeviceState> states;
-    for (const One& one : all) states.push_back(device_state(one));
-    return states;
+    if constexpr (F::score == Score::power)
+      for (const One& one : all) states.push_back(device_state(one));
+    return states;  // of powers: a device has no others, which callers have seen to
   }
   void set(const std::vector<DeviceState>& given, const std::vector<Index>& tokens) override {
     std::vector<One> states;
-    each_state(shape(), [&](Index b, Index, std::size_t n) {
-      states.push_back(from_device(F{}, given[n], tokens[static_cast<std::size_t>(b)]));
-    });
+    if constexpr (F::score == Score::power)
+      each_state(shape(), [&](Index b, Index, std::size_t n) {
+        states.push_back(from_device(F{}, given[n], tokens[static_cast<std::size_t>(b)]));
+      });
     replace(std::move(states));
   }
 
@@ -166,7 +166,8 @@ class StatesOf final : public States {
                                                           const Array* angles) const override {
     using Gradient = StateGradient<Scalar, F>;
     if (sums == nullptr && normaliser == nullptr && angles == nullptr)
-      return std::make_unique<StateGradientsOf<Scalar, F>>(shape(), StateGradientsOf<Scalar, F>::zeros(shape()));
+      return std::make_unique<StateGradientsOf<Scalar, F>>(
+          shape(), std::vector<Gradient>(all.size(), Gradient(feature_, shape().d, shape().e)));
     std::vector<Gradient> gradients;
     gradients.reserve(all.size());
     Matrix<Scalar> dS = Matrix<Scalar>::Zero(shape().e, shape().D);
@@ -181,7 +182,7 @@ class StatesOf final : public States {
           if (frame[j] = angles->number({b, h, j}); !std::isfinite(frame[j]))
             detail::raise<NotFinite>("angles: entry (", b, ", ", h, ", ", j, ") is ", frame[j], ", must be finite");
       }
-      detail::with_head_context(b, h, 1, [&] { gradients.emplace_back(F{}, shape().d, dS, dZ, frame); });
+      detail::with_head_context(b, h, 1, [&] { gradients.emplace_back(feature_, shape().d, dS, dZ, frame); });
     });
     return std::make_unique<StateGradientsOf<Scalar, F>>(shape(), std::move(gradients));
   }
@@ -196,17 +197,14 @@ class StatesOf final : public States {
     all.swap(states);
   }
   template <int P>
-  [[nodiscard]] One of_sums(SymmetricPower<P>, const Array& sums, const Array& normaliser, const Array* angles, Index b,
-                            Index h) const {
-    return state_of_sums<Scalar, P>(shape(), sums, normaliser, angles, b, h);
-  }
-  template <int P>
   [[nodiscard]] One from_device(SymmetricPower<P>, const DeviceState& state, Index tokens) const {
     return state_of_device<Scalar, P>(state, shape().d, shape().e, tokens, 0, shape().tail);
   }
   void check_all_whole() const {
     for (const One& one : all) detail::check_whole(one);
   }
+
+  F feature_;
 };
 
 }  // namespace SYMPOW_NAMESPACE::c

@@ -7,7 +7,6 @@
 
 #include <sympow/attention/state.hpp>
 #include <sympow/c/engine.hpp>
-#include <sympow/feature/symmetric_power.hpp>
 
 namespace SYMPOW_NAMESPACE::c {
 
@@ -21,9 +20,9 @@ inline double finite_number(const Array& array, std::initializer_list<Index> pos
 }
 
 /// The state of sequence b and head h that has sums and angles of arrays, no angles being 0. Throws `NotFinite`.
-template <class Scalar, int P>
-State<Scalar, SymmetricPower<P>> state_of_sums(const StateShape& shape, const Array& sums, const Array& normaliser,
-                                               const Array* angles, Index b, Index h) {
+template <class Scalar, class F>
+State<Scalar, F> state_of_sums(const F& feature, const StateShape& shape, const Array& sums, const Array& normaliser,
+                               const Array* angles, Index b, Index h) {
   Matrix<Scalar> S = Matrix<Scalar>::Zero(shape.e, shape.D);
   Vector<Scalar> Z = Vector<Scalar>::Zero(shape.D);
   with_matrix<Scalar>(sums, b, h, [&](const auto& x) { S = x; });
@@ -36,7 +35,7 @@ State<Scalar, SymmetricPower<P>> state_of_sums(const StateShape& shape, const Ar
     if (!turns.isZero(0)) frame.begin(Frame::angles, turns);  // else nothing has turned
   }
   try {
-    return {SymmetricPower<P>{}, shape.d, S, Z, shape.tail, std::move(frame)};
+    return {feature, shape.d, S, Z, shape.tail, std::move(frame)};
   } catch (const NotFinite&) {
     for (Index n = 0; n < shape.D; ++n)  // the first entry that is not, by its place in the arrays
       for (Index c = 0; c < shape.e; ++c) finite_number(sums, {b, h, n, c});

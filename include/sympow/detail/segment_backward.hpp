@@ -339,9 +339,10 @@ class SegmentBackward {
       pass.is_only = is_first && left == 0 && pass.with_behind == with_behind;
       if (pass.with_behind) with_behind = false;
       pending = left;
-      const double bands = last_band(pass);
-      pass.is_only = pass.is_only && bands == 0;
-      for (const double L = pass.L; pass.band <= bands; pass.L = L - band_width * ++pass.band) {
+      const double L = pass.L;
+      pass.is_only = pass.is_only && std::isinf(next_band(pass, L));
+      for (double band = 0; !std::isinf(band); band = next_band(pass, L)) {
+        pass.band = band, pass.L = L - band_width * band;
         take_pass(pass, start);
         is_first = false, adds_ = true, pass.with_behind = false;
       }
@@ -379,14 +380,16 @@ class SegmentBackward {
                ? 0
                : std::max(0., std::floor((L - segment.keys().exponents[j]) / band_width));
   }
-  // Of the keys that the rows of a pass see.
-  [[nodiscard]] double last_band(const Pass& pass) {
+  // The next band of keys that the rows of a pass see; infinity: there is none. A key may be lighter by any number of
+  // bands, as random features of long keys are.
+  [[nodiscard]] double next_band(const Pass& pass, double L) {
     Index seen = 0;
-    double last = 0;
+    double next = -log2_zero;
     for (Index i = 0; i < size(); ++i)
       if (buffers.passes(size())[i] == pass.number) seen = std::min(i + 1, keys_.size);
-    for (Index j = 0; j < seen; ++j) last = std::max(last, band_of(j, pass.L));
-    return last;
+    for (Index j = 0; j < seen; ++j)
+      if (const double band = band_of(j, L); band > pass.band) next = std::min(next, band);
+    return next;
   }
 
   void take_pass(Pass pass, const Frame& start) {

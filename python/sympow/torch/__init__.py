@@ -32,13 +32,13 @@ import torch
 from torch import Tensor, library
 from torch.autograd import forward_ad
 
-__all__ = ["State", "attention", "decode", "scaled_dot_product_attention", "state_of"]
+__all__ = ["Diagnostics", "State", "attention", "decode", "diagnose", "scaled_dot_product_attention", "state_of"]
 
 _INPUTS = ("Tensor queries, Tensor keys, Tensor values, Tensor? log_gates, Tensor? theta, Tensor? beta, "
            "Tensor? lengths, Tensor? channel_gates, Tensor? householder, Tensor? strengths, "
            "Tensor? sums, Tensor? normaliser, Tensor? angles")
 _OPTIONS = ("str scores, int power, str normalisation, str form, str mask, str? pairing, bool check_finite, int offset, "
-            "int chunk, int checkpoint, int tail, float scale, int rotary_dim")
+            "int chunk, int checkpoint, int tail, float scale, int rotary_dim, int features, int seed")
 _OPTION_NAMES = [option.split()[1] for option in _OPTIONS.split(", ")]
 _TENSOR_NAMES = [x.split()[1] for x in _INPUTS.split(", ")]
 _TENSORS, _LENGTHS, _ANGLES = len(_TENSOR_NAMES), _TENSOR_NAMES.index("lengths"), _TENSOR_NAMES.index("angles")
@@ -147,15 +147,17 @@ def _state_heads(tensors: tuple[Tensor | None, ...]) -> int:
     return queries.shape[2] if own else keys.shape[2]
 
 
-def _state_shapes(tensors: tuple[Tensor | None, ...], power: int, rotary_dim: int) -> list[tuple[int, ...]]:
+def _state_shapes(tensors: tuple[Tensor | None, ...], options: tuple[Any, ...]) -> list[tuple[int, ...]]:
     """Of sums, normaliser and angles."""
-    queries, values = tensors[0], tensors[2]
+    queries, values, given = tensors[0], tensors[2], dict(zip(_OPTION_NAMES, options))
     d, D = queries.shape[3], 1
-    for i in range(power):
+    for i in range(given["power"]):
         D = D * (d + i)
-    D = D // math.factorial(power)
+    D = D // math.factorial(given["power"])
+    if given["scores"] == "random":
+        D = given["features"]
     of = (queries.shape[0], _state_heads(tensors))
-    return [(*of, D, values.shape[3]), (*of, D), (*of, (rotary_dim or d) // 2)]
+    return [(*of, D, values.shape[3]), (*of, D), (*of, (given["rotary_dim"] or d) // 2)]
 
 
 def _new_state(queries: Tensor, shapes: list[tuple[int, ...]]) -> list[Tensor]:
@@ -205,7 +207,7 @@ def _attend(*arguments: Any) -> tuple[Tensor, ...]:
                            lambda: (_views(tensors), _view("rows", rows)))
     if not keeps_state:
         return rows, *(queries.new_empty(0) for _ in State._fields)
-    after = _new_state(queries, _state_shapes(tensors, options[1], options[-1]))
+    after = _new_state(queries, _state_shapes(tensors, options))
     state.read_tensors(_state_views(*after))
     return rows, *after
 
@@ -216,7 +218,25 @@ def _(*arguments: Any) -> tuple[Tensor, ...]:
     queries, rows = tensors[0], _new_rows(tensors)
     if not arguments[_TENSORS]:
         return rows, *(queries.new_empty(0) for _ in State._fields)
-    return rows, *_new_state(queries, _state_shapes(tensors, arguments[_TENSORS + 2], arguments[-1]))
+    return rows, *_new_state(queries, _state_shapes(tensors, arguments[_TENSORS + 1:]))
+
+
+@library.custom_op("sympow::diagnose", mutates_args=(), schema=f"({_INPUTS}, {_OPTIONS}) -> Tensor")
+def _diagnose(*arguments: Any) -> Tensor:
+    """What is known of rows, three numbers each."""
+    tensors, options = arguments[:_TENSORS], arguments[_TENSORS:]
+    attention, found = _attention(torch.get_num_threads(), *options), _new_diagnostics(tensors)
+    attention.diagnose_tensors(_views(tensors), _view("diagnostics", found), _state_of(attention, tensors, False))
+    return found
+
+
+@_diagnose.register_fake
+def _(*arguments: Any) -> Tensor:
+    return _new_diagnostics(arguments[:_TENSORS])
+
+
+def _new_diagnostics(tensors: tuple[Tensor | None, ...]) -> Tensor:
+    return tensors[0].new_empty((*tensors[0].shape[:3], 3), dtype=torch.float64)
 
 
 @library.custom_op(
@@ -337,7 +357,7 @@ def _state_on_gpu(state: State) -> State:
 class State(NamedTuple):
     """What later tokens need of earlier ones, for B sequences and Hs heads, as tensors.
 
-    sums:        S = Σ_j b_Tj v_j φ(k_j)ᵀ, [B, Hs, D, e], D = C(d + P - 1, P), of the queries' type
+    sums:        S = Σ_j b_Tj v_j φ(k_j)ᵀ, [B, Hs, D, e], of the queries' type; D is `Attention.feature_dimension(d)`
     normaliser:  Z = Σ_j b_Tj φ(k_j)ᵀ, [B, Hs, D], of the queries' type; both float32 on a GPU
     angles:      μ, [B, Hs, d/2] or [B, Hs, rotary_dim/2], float64; None: 0
 
@@ -356,8 +376,8 @@ def attention(queries: Tensor, keys: Tensor, values: Tensor, *, log_gates: Tenso
               scores: str = "power", power: int = 2,
               normalisation: str = "default", form: str = "automatic", mask: str = "causal",
               pairing: str | None = None, check_finite: bool = False, offset: int = 0, chunk: int = 0,
-              checkpoint: int = 0, tail: int = -1, scale: float = 1.0, rotary_dim: int = 0,
-              layout: str = "bthd") -> Tensor | tuple[Tensor, State]:
+              checkpoint: int = 0, tail: int = -1, scale: float = 1.0, rotary_dim: int = 0, features: int = 0,
+              seed: int = 1, layout: str = "bthd") -> Tensor | tuple[Tensor, State]:
     """Rows y, [B, T, H, e], and with `return_state` the state after the last token; all of it has gradients.
 
     queries       [B, T, H, d], float32 or float64; on a GPU bfloat16, float16 or float32
@@ -386,36 +406,69 @@ def attention(queries: Tensor, keys: Tensor, values: Tensor, *, log_gates: Tenso
     Raises what `sympow.Attention` and its calls do: `sympow.SympowError`, whose text names the argument, what it is and
     what it must be.
     """
-    if state is not None and not isinstance(state, (tuple, list)):
-        raise TypeError(f"state is a {type(state).__name__}, must be a sympow.torch.State")
-    before = State(None, None) if state is None else State(*state)
-    _check_tensors(dict(zip(_TENSOR_NAMES, (queries, keys, values, log_gates, theta, beta, lengths, channel_gates,
-                                            householder, strengths, *before))))
-    sympow._check_layout(layout, queries)
-    if layout == "bhtd":
-        queries, keys, values, log_gates, beta, channel_gates, householder, strengths = (
-            None if x is None else x.transpose(1, 2)
-            for x in (queries, keys, values, log_gates, beta, channel_gates, householder, strengths))
-    if cu_seqlens is not None:
-        sizes = _sizes_of(cu_seqlens, queries, lengths)
-        queries, keys, values, log_gates, beta, channel_gates, householder, strengths = (
-            _apart(x, sizes)
-            for x in (queries, keys, values, log_gates, beta, channel_gates, householder, strengths))
-        lengths = torch.tensor(sizes, device=queries.device)
+    tensors, sizes = _tensors_of((queries, keys, values, log_gates, theta, beta, lengths, channel_gates, householder,
+                                  strengths), state, layout, cu_seqlens)
     if isinstance(scale, Tensor) and scale.requires_grad:
         raise sympow.InvalidArgument("scale requires a gradient, and would have none: multiply the queries by it")
+    rows, *after = torch.ops.sympow.attend(
+        *tensors, return_state, scores, power, normalisation, form, mask, pairing, check_finite, offset, chunk,
+        checkpoint, tail, scale, rotary_dim, features, seed)
+    rows = _as_given(rows, layout, sizes)
+    return (rows, State(*after)) if return_state else rows
+
+
+class Diagnostics(NamedTuple):
+    """`sympow.Diagnostics` as tensors, each [B, T, H]."""
+
+    log_sum: Tensor
+    condition: Tensor
+    is_degenerate: Tensor
+
+
+def diagnose(queries: Tensor, keys: Tensor, values: Tensor, *, log_gates: Tensor | None = None,
+             theta: Tensor | None = None, beta: Tensor | None = None, lengths: Tensor | None = None,
+             cu_seqlens: Tensor | None = None, channel_gates: Tensor | None = None, householder: Tensor | None = None,
+             strengths: Tensor | None = None, state: State | None = None, layout: str = "bthd",
+             **options: Any) -> Diagnostics:
+    """What is known of the rows of `attention` with the same arguments, at the cost of that call: float64, and whether
+    a row is degenerate. There are no gradients. On a CPU. Raises what `attention` does."""
+    tensors, sizes = _tensors_of((queries, keys, values, log_gates, theta, beta, lengths, channel_gates, householder,
+                                  strengths), state, layout, cu_seqlens)
+    given = sympow._attention_of(options)._given
+    with torch.no_grad():
+        found = torch.ops.sympow.diagnose(*tensors, *(given[name] for name in _OPTION_NAMES))
+    log_sum, condition, is_degenerate = _as_given(found, layout, sizes).unbind(3)
+    return Diagnostics(log_sum, condition, is_degenerate != 0)
+
+
+def _tensors_of(inputs: tuple[Tensor | None, ...], state: State | None, layout: str,
+                cu_seqlens: Tensor | None) -> tuple[list[Tensor | None], list[int] | None]:
+    """What an operator takes of a user's tensors, and the sizes of sequences that lie one after the other."""
+    if state is not None and not isinstance(state, (tuple, list)):
+        raise TypeError(f"state is a {type(state).__name__}, must be a sympow.torch.State")
+    before, sizes = State(None, None) if state is None else State(*state), None
+    _check_tensors(dict(zip(_TENSOR_NAMES, (*inputs, *before))))
+    sympow._check_layout(layout, inputs[0])
+    queries, keys, values, log_gates, theta, beta, lengths, *others = inputs
+    of_tokens = queries, keys, values, log_gates, beta, *others
+    if layout == "bhtd":
+        of_tokens = tuple(None if x is None else x.transpose(1, 2) for x in of_tokens)
+    if cu_seqlens is not None:
+        sizes = _sizes_of(cu_seqlens, of_tokens[0], lengths)
+        of_tokens = tuple(_apart(x, sizes) for x in of_tokens)
+        lengths = torch.tensor(sizes, device=queries.device)
+    queries, keys, values, log_gates, beta, *others = of_tokens
     if _is_on_gpu(queries):
         log_gates, theta, beta, lengths = _parameters_on_gpu(log_gates, theta, beta, lengths)
         before = _state_on_gpu(before)
-    rows, *after = torch.ops.sympow.attend(
-        queries, keys, values, log_gates, theta, beta, lengths, channel_gates, householder, strengths, *before,
-        return_state, scores, power, normalisation, form, mask, pairing, check_finite, offset, chunk, checkpoint, tail,
-        scale, rotary_dim)
-    if cu_seqlens is not None:
+    return [queries, keys, values, log_gates, theta, beta, lengths, *others, *before], sizes
+
+
+def _as_given(rows: Tensor, layout: str, sizes: list[int] | None) -> Tensor:
+    """Rows in the layout of the user's tensors."""
+    if sizes is not None:
         rows = torch.cat([x[:size] for x, size in zip(rows, sizes)]).unsqueeze(0)
-    if layout == "bhtd":
-        rows = rows.transpose(1, 2)
-    return (rows, State(*after)) if return_state else rows
+    return rows.transpose(1, 2) if layout == "bhtd" else rows
 
 
 def _sizes_of(cu_seqlens: Tensor, queries: Tensor, lengths: Tensor | None) -> list[int]:

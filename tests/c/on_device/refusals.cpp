@@ -64,6 +64,7 @@ struct Call {
     if (!without_workspace) fine(sympow_workspace_create(&memory.tensor, &workspace));
     if (with_states) fine(sympow_states_create(attention, &shape, nullptr, &states));
   }
+  sympow_status diagnose() { return sympow_diagnose(attention, &in, nullptr, &rows.tensor, nullptr, nullptr); }
   sympow_status attend() { return sympow_attend(attention, &in, states, &rows.tensor, workspace, nullptr); }
   sympow_status decode() { return sympow_decode(attention, &in, states, &rows.tensor, workspace, nullptr); }
   sympow_status take_back() {
@@ -129,7 +130,11 @@ void of_what_there_is() {
   attend([](Call& c) { c.q.shape[3] = c.k.shape[3] = 8; }, not_built,
          "there are no kernels of bf16 for P 2 with d 8; there are: P");
   attend([](Call& c) { c.options.scores = SYMPOW_SCORES_EXPONENTIAL; }, not_built,
-         "options->scores is SYMPOW_SCORES_EXP");
+         "options->scores is not SYMPOW_SCORES_POWER");
+  attend([](Call& c) { c.options.scores = SYMPOW_SCORES_RANDOM, c.options.features = 8; }, not_built,
+         "options->scores is not SYMPOW_SCORES_POWER");
+  refuses(&Call::diagnose, [](Call&) {}, not_built, "sympow_diagnose is for a CPU alone");
+  attend([](Call& c) { c.options.power = 5; }, not_built, "there are no kernels of bf16 for P 5");
   attend([](Call& c) { c.options.offset = 0, c.options.mask = SYMPOW_MASK_FULL; }, not_built,
          "options->mask or offset");
   attend([](Call& c) { c.options.check_finite = 1; }, not_built, "options->check_finite is 1");

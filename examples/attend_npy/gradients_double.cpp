@@ -1,8 +1,0 @@
-#include "gradients_impl.hpp"
-
-namespace attend_npy {
-
-#define ATTEND_NPY_GRADIENTS(F) ATTEND_NPY_GRADIENTS_OF(double, F)
-ATTEND_NPY_EACH_FEATURE(ATTEND_NPY_GRADIENTS)
-
-}  // namespace attend_npy
