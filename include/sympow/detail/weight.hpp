@@ -65,12 +65,12 @@ inline bool gates_agree(const Eigen::VectorXd& log_a) {
 template <class Scalar>
 void set_weights_at(Scalar* __restrict weights, const double* __restrict exponents, const Scalar* __restrict fractions,
                     Index n, double shift, Scalar factor) {
-  constexpr int bias = std::numeric_limits<Scalar>::max_exponent - 1;
-  using Word = std::make_signed_t<Bits<Scalar>>;
+  constexpr double bias = std::numeric_limits<Scalar>::max_exponent - 1,
+                   ulp_is_1 = 0x1p52;  // a conversion may be made before the comparisons, and trap
   for (Index j = 0; j < n; ++j) {
-    const double whole = std::min(std::max(exponents[j] + shift, -double{bias}), double{bias});
-    const Word word = static_cast<Word>(static_cast<std::int32_t>(whole) + bias) << bits_of_fraction<Scalar>;
-    weights[j] = fractions[j] * factor * std::bit_cast<Scalar>(word);
+    const double whole = std::min(std::max(exponents[j] + shift, -bias), bias);
+    const auto word = static_cast<Bits<Scalar>>(std::bit_cast<std::uint64_t>(whole + bias + ulp_is_1));
+    weights[j] = fractions[j] * factor * std::bit_cast<Scalar>(word << bits_of_fraction<Scalar>);
   }
 }
 
