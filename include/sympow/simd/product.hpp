@@ -44,6 +44,10 @@ void multiply_rows(bool add, Index rows, Index depth, Strided<const Scalar*> A, 
   ColumnProduct<Scalar>::dot_rows(add, rows, depth, A, b, c);
 }
 
+template <class Scalar>
+void multiply_deep(bool add, Index rows, Index cols, Index depth, Strided<const Scalar*> A, Strided<const Scalar*> B,
+                   Strided<Scalar*> C);
+
 /// C ← A B, or C += A B in one addition, at any depth.
 template <class Scalar>
 void multiply(bool add, Index rows, Index cols, Index depth, Strided<const Scalar*> A, Strided<const Scalar*> B,
@@ -52,9 +56,17 @@ void multiply(bool add, Index rows, Index cols, Index depth, Strided<const Scala
     for (Index j = 0; j < cols; ++j)
       ColumnProduct<Scalar>::times_column(add, rows, depth, DenseColumns<Scalar>{A.data, A.right}, B.at(0, j).data,
                                           C.at(0, j).data);
-    return;
+  } else if (depth <= panel_depth) {
+    PanelProduct<Scalar>::run(add, rows, cols, depth, A, B, C);
+  } else {
+    multiply_deep(add, rows, cols, depth, A, B, C);
   }
-  if (depth <= panel_depth) return PanelProduct<Scalar>::run(add, rows, cols, depth, A, B, C);
+}
+
+/// The same by sums of sums. Not inlined: its tiles are half of the stack that a thread needs.
+template <class Scalar>
+[[gnu::noinline]] void multiply_deep(bool add, Index rows, Index cols, Index depth, Strided<const Scalar*> A,
+                                     Strided<const Scalar*> B, Strided<Scalar*> C) {
   constexpr Index side = 64;  // of a tile on the stack
   Index stride = panel_depth;
   while (stride * short_sum < depth) stride *= short_sum;
