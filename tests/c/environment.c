@@ -105,7 +105,7 @@ static void* call_there(void* argument) {
   static results to;
   return call(argument, &to) == SYMPOW_OK ? argument : NULL;
 }
-// A stack of 96 KiB is enough, however the library is compiled. One that is not ends the program.
+// A stack of 80 KiB is enough, however the library is compiled. One that is not ends the program.
 static int check_stack(sympow_options options) {
 #ifdef SANITIZED  // frames are larger then
   (void)options, (void)call_there;
@@ -115,10 +115,10 @@ static int check_stack(sympow_options options) {
   pthread_t thread;
   void* done = NULL;
   options.threads = 1;
-  if (pthread_attr_init(&attributes) != 0 || pthread_attr_setstacksize(&attributes, 96 * 1024) != 0 ||
+  if (pthread_attr_init(&attributes) != 0 || pthread_attr_setstacksize(&attributes, 80 * 1024) != 0 ||
       pthread_create(&thread, &attributes, call_there, &options) != 0 || pthread_join(thread, &done) != 0 ||
       done == NULL) {
-    fprintf(stderr, "a thread with a stack of 96 KiB\n");
+    fprintf(stderr, "a thread with a stack of 80 KiB\n");
     return 1;
   }
   return 0;
