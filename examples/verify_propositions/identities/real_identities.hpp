@@ -261,14 +261,14 @@ inline void slope_of_exponentials(Identities& all) {
     }
   };
   const auto eigenvectors = [](const Family& f, const Rational& r, const Rational& s) {
-    std::vector<Eigenvector> all;
+    std::vector<Eigenvector> vectors;
     const Numbers none = Numbers::Zero(f.dimension());
     for (Index u = 0; u < f.planes; ++u)
       for (const Index sign : {1, -1})
-        all.push_back({f.U.col(2 * u), number(-sign) * f.U.col(2 * u + 1),
+        vectors.push_back({f.U.col(2 * u), number(-sign) * f.U.col(2 * u + 1),
                        number(sign) * (r * f.lambda(0, u) + s * f.lambda(1, u)), number(2)});
-    for (Index n = 0; n < f.null; ++n) all.push_back({f.null_basis().col(n), none, number(0), number(1)});
-    return all;
+    for (Index n = 0; n < f.null; ++n) vectors.push_back({f.null_basis().col(n), none, number(0), number(1)});
+    return vectors;
   };
   all.add("grad.O2", [=](Exact& x) {
     const auto tenths = [&](const std::string& name, Index rows, Index columns, Index most) -> Square {
