@@ -164,6 +164,44 @@ TEST_CASE("inequalities of real numbers are certified", "[exact]") {
                     InvalidArgument);
 }
 
+TEST_CASE("a difference stays, whatever is left out behind it", "[exact]") {
+  const auto left_out = [](auto& x) {
+    const Rational a = x.number("a");
+    x.equal(a, Rational(0));
+    x.require(a == Rational(0));
+  };
+  const auto divided = [](auto& x) {
+    const Rational a = x.number("a");
+    x.equal(a, Rational(0));
+    x.equal(a / Rational(0), a);
+  };
+  REQUIRE(decide_exactly(left_out).refuted);
+  REQUIRE(decide_exactly(divided).refuted);
+}
+
+TEST_CASE("what compares nothing holds nothing", "[exact]") {
+  const auto refuses = [](const ExactStatement& statement, const std::string& words) {
+    REQUIRE_THROWS_WITH(decide_exactly(statement), test::contains(words));
+  };
+  refuses([](auto&) {}, "the statement compares nothing");
+  refuses([](auto& x) { static_cast<void>(x.number("a")); }, "the statement compares nothing");
+  refuses([](auto& x) { x.equal(x.vector("q", 0), x.vector("k", 0)); }, "the statement compares nothing");
+  refuses([](auto& x) { x.is(x.number("a") / Rational(0) == Rational(1)); }, "Rational: division by 0");
+  refuses([](auto& x) { static_cast<void>(x.size("d", {})); }, "size d must have values");
+  refuses([](auto& x) { static_cast<void>(x.vector("q", -1)); }, "q is -1 x 1");
+  REQUIRE_THROWS_WITH(decide_exactly([](auto& x) { x.is(true); }, 1, 0), test::contains("seeds is 0"));
+}
+
+TEST_CASE("inputs and counterexamples are of the range that was asked for", "[exact]") {
+  REQUIRE(!decide_exactly([](auto& x) { x.is(x.integer("i", -3, -1) < 0); }).refuted);
+  const Decision found = decide_exactly([](auto& x) { x.is(x.integer("i", 0, x.integer("n", 1, 6)) < 3); });
+  REQUIRE(found.counterexample == "n = 3, i = 3: 0 and not 1");
+  const Decision none = decide_exactly([](auto& x) { x.is(x.integer("i", 1, x.size("T", {2, 3}) - 1) > 1); });
+  REQUIRE(none.refuted);
+  REQUIRE(decide_exactly([](auto& x) { x.is(x.number("a") < Rational(0)); }).counterexample ==
+          "all inputs 0: 0 and not 1");
+}
+
 TEST_CASE("a program decides exactly on request only", "[exact]") {
   const auto groups = [] {
     return std::vector<PropositionGroup>{{"one", [](Ledger& ledger, std::uint64_t) {
@@ -196,7 +234,7 @@ TEST_CASE("a program decides exactly on request only", "[exact]") {
   REQUIRE(unexpected.starts_with("1 "));
   REQUIRE_THAT(unexpected, test::contains("UNEXPECTED  E2           exactly 0  "));
   REQUIRE_THAT(run({"--help"}, true), test::contains("--exact "));
-  REQUIRE_THAT(run({"--exact"}, false), test::contains("--exact: this program was built without rational numbers"));
+  REQUIRE_THAT(run({"--exact"}, false), test::contains("--exact: this program decides nothing exactly"));
   REQUIRE(run({"--exact"}, false).starts_with("2 "));
   REQUIRE(run({"--exact", "--list"}, true).starts_with("2 "));
 }

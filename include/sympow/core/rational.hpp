@@ -35,11 +35,15 @@ class Rational {
   /// An integer.
   template <std::integral Integer>
     requires(sizeof(Integer) <= sizeof(long))
-  Rational(Integer value) : value_(static_cast<long>(value)) {}
+  Rational(Integer value)
+      : value_(static_cast<std::conditional_t<std::unsigned_integral<Integer>, unsigned long, long>>(value)) {}
   Rational(std::floating_point auto) = delete;  ///< a number that was rounded
 
   /// n/d.
   Rational(long n, long d) : Rational(Rational(n) / Rational(d)) {}
+  template <class N, class D>
+    requires(std::floating_point<N> || std::floating_point<D>)
+  Rational(N, D) = delete;  ///< likewise
 
   [[nodiscard]] friend Rational operator+(const Rational& a, const Rational& b) {
     return Rational(a.value_ + b.value_);

@@ -71,6 +71,7 @@ struct Elimination {
 /// det A.
 template <MatrixExpression X>
 [[nodiscard]] scalar_t<X> determinant(const X& a) {
+  sympow::detail::check_size("columns of the matrix", a.cols(), a.rows(), "its rows");
   return Elimination<scalar_t<X>>(a, {}).determinant;
 }
 
@@ -83,6 +84,7 @@ template <MatrixExpression X>
 /// A⁻¹. Throws `InvalidArgument` if A is singular.
 template <MatrixExpression X>
 [[nodiscard]] Matrix<scalar_t<X>> inverse(const X& a) {
+  sympow::detail::check_size("columns of the matrix", a.cols(), a.rows(), "its rows");
   Elimination<scalar_t<X>> done(a, Matrix<scalar_t<X>>::Identity(a.rows(), a.rows()));
   if (done.rank < a.rows()) sympow::detail::raise<InvalidArgument>("exact::inverse: the matrix is singular");
   return done.solution;
@@ -103,9 +105,10 @@ template <VectorExpression X>
   return H;
 }
 
-/// A^n for n ≥ 0.
+/// A^n for n ≥ 0. Throws `InvalidArgument` for n < 0.
 template <MatrixExpression X>
 [[nodiscard]] Matrix<scalar_t<X>> power(const X& a, Index n) {
+  if (n < 0) sympow::detail::raise<InvalidArgument>("exact::power: n is ", n, ", must not be negative");
   Matrix<scalar_t<X>> result = Matrix<scalar_t<X>>::Identity(a.rows(), a.rows());
   for (Index k = 0; k < n; ++k) result = (result * a).eval();
   return result;

@@ -1,8 +1,12 @@
 // Decides a statement over the rational numbers, and looks for the smallest case in which it is false.
 #pragma once
 
+#include <concepts>
 #include <functional>
+#include <string>
 #include <tuple>
+#include <type_traits>
+#include <utility>
 
 #include <sympow/core/rational.hpp>
 #include <sympow/verify/decision.hpp>
@@ -13,20 +17,44 @@
 namespace SYMPOW_NAMESPACE::verify {
 
 /// A statement: what it draws and what it says must be equal.
-using ExactStatement = std::function<void(Inputs<Rational>&)>;
+class ExactStatement {
+ public:
+  ExactStatement() = default;
+  /// A function of `Inputs<Rational>&`, such as a generic lambda.
+  template <class F>
+    requires(!std::same_as<std::remove_cvref_t<F>, ExactStatement>)
+  ExactStatement(F statement)  // NOLINT(google-explicit-constructor): a lambda stands where a statement is asked for
+      : statement_(std::move(statement)) {
+    static_assert(std::is_void_v<std::invoke_result_t<F&, Inputs<Rational>&>>,
+                  "a statement returns nothing: what must be so it says by x.equal, x.at_most, x.meet or x.is");
+  }
+  [[nodiscard]] explicit operator bool() const { return static_cast<bool>(statement_); }  ///< whether there is one
+  void operator()(Inputs<Rational>& x) const { statement_(x); }                           ///< says it of these inputs
+
+ private:
+  std::function<void(Inputs<Rational>&)> statement_;
+};
 
 namespace detail {
 
-/// Whether a statement is true of these inputs; nothing if it does not speak of them, or divides by 0.
-[[nodiscard]] inline std::optional<bool> is_true_of(const ExactStatement& statement, Inputs<Rational>& inputs) {
+/// Whether a statement is true of these inputs; nothing, and the `reason` why, if it does not speak of them or divides
+/// by 0 before it has found a difference.
+[[nodiscard]] inline std::optional<bool> is_true_of(const ExactStatement& statement, Inputs<Rational>& inputs,
+                                                    std::string* reason = nullptr) {
+  std::string why;
+  bool is_whole = false;
   try {
     statement(inputs);
+    is_whole = true;
   } catch (const NoCase&) {
-    return {};
-  } catch (const InvalidArgument&) {
-    return {};
+    why = "a condition of the statement was not met, or enclosures were too wide";
+  } catch (const InvalidArgument& error) {
+    why = error.what();
   }
-  return !inputs.difference().has_value();
+  if (inputs.difference()) return false;
+  if (is_whole) return true;
+  if (reason != nullptr) *reason = why;
+  return {};
 }
 
 /// What is small: few entries that are not 0, small ones, few entries.
@@ -128,7 +156,7 @@ class Minimizer {
   std::string text;
   const auto add = [&](const std::string& words) { text += (text.empty() ? "" : ", ") + words; };
   for (const Size& size : at.sizes) add(size.name + " = " + std::to_string(size.value));
-  bool all_shown = true;
+  bool all_shown = true, some_shown = false;
   for (const Input& input : at.inputs) {
     std::string values;
     bool is_zero = true;
@@ -139,12 +167,12 @@ class Minimizer {
         if (i + j > 0) values += input.columns == 1 ? ", " : j == 0 ? "; " : " ";
         values += std::to_string(n) + (d == 1 ? "" : "/" + std::to_string(d));
       }
-    all_shown = all_shown && !is_zero;
+    all_shown = all_shown && !is_zero, some_shown = some_shown || !is_zero;
     if (is_zero) continue;
     const bool is_number = input.entries.size() == 1;
     add(input.name + " = " + (is_number ? values : input.columns == 1 ? "(" + values + ")" : "[" + values + "]"));
   }
-  if (!all_shown) add("other inputs 0");
+  if (!all_shown) add(some_shown ? "other inputs 0" : "all inputs 0");
   return text;
 }
 
@@ -189,30 +217,40 @@ class Minimizer {
 /// A seed draws fractions of integers up to 99, and then a case with many entries 0, 1 and -1, where what is generic is
 /// not. An identity of polynomials of degree n that is false passes a seed with a probability of at most n/199
 /// (Schwartz and Zippel, for 199 numerators). Nothing is claimed of other sizes. If it is false the case is minimised:
-/// small sizes first, then few inputs that are not 0, then small ones. Throws `InvalidArgument` if no case can be drawn
-/// that the statement is about.
+/// small sizes first, then few inputs that are not 0, then small ones. A condition or an inequality is tried, not
+/// decided, for inputs that are not drawn. Throws `InvalidArgument` if no case can be drawn that the statement is about,
+/// or if it compares nothing.
 [[nodiscard]] inline Decision decide_exactly(const ExactStatement& statement, std::uint64_t seed = 1, int seeds = 20) {
+  if (seeds < 1) sympow::detail::raise<InvalidArgument>("decide_exactly: seeds is ", seeds, ", must be at least 1");
   std::vector<Case> rounds;
   std::size_t count = 1;
+  bool certifies = false, compares = false;
+  std::string reason;
   for (std::size_t round = 0; round < count; ++round) {
     Random random(seed + 1000 * round);
     int decided = 0;
     for (int tried = 0; decided < seeds; ++tried) {
-      if (tried == 20 * seeds) sympow::detail::raise<InvalidArgument>("decide_exactly: a statement about no case");
+      if (tried == 20 * seeds)
+        sympow::detail::raise<InvalidArgument>(
+            "decide_exactly: the statement is about less than one of twenty cases that "
+            "were drawn; of the last, ",
+            reason);
       Inputs<Rational> generic(random, {.round = round}),
           sparse(random, {.largest = 1, .denominators = 1, .zeros_in_four = 1 + tried % 2, .round = round});
-      const std::optional<bool> is_true = detail::is_true_of(statement, generic);
+      const std::optional<bool> is_true = detail::is_true_of(statement, generic, &reason);
       count = std::max(count, generic.rounds());
       const bool has_inputs = !generic.used().inputs.empty();
       for (const Inputs<Rational>* inputs : {&generic, &sparse})
         if ((inputs == &generic ? is_true : has_inputs ? detail::is_true_of(statement, sparse) : std::nullopt) == false)
           return detail::refuted_by(statement, detail::Minimizer(statement, inputs->used()).run());
       if (!is_true) continue;
+      certifies = certifies || generic.used().certified, compares = compares || generic.compares();
       if (decided++ == 0) rounds.push_back(generic.used());
       if (!has_inputs) break;
     }
   }
-  return {.method = rounds.front().certified ? Method::certified : Method::exact,
+  if (!compares) sympow::detail::raise<InvalidArgument>("decide_exactly: the statement compares nothing");
+  return {.method = certifies ? Method::certified : Method::exact,
           .refuted = false,
           .domain = detail::domain_of(rounds, seeds),
           .residual = "0",

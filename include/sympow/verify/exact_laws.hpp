@@ -38,19 +38,39 @@ class SegmentCheck {
   SegmentCheck(Inputs<Rational>& x, const A& transition, Segment s, Index d)
       : x_(x), transition_(transition), s_(s), d_(d) {}
 
+  static constexpr bool has_queries = requires(const A& a, Segment s, Batch<Rational> x) { a.apply_to_queries(s, x); },
+                        has_keys = requires(const A& a, Segment s, Batch<Rational> x) { a.apply_to_keys(s, x); },
+                        has_state = requires(const A& a, Segment s, Batch<Rational> x) { a.apply_to_state(s, x); },
+                        has_frame = requires(const A& a, Segment s, Frame f, Batch<Rational> x) {
+                          a.to_segment_frame(f, s, x, x, x);
+                        };
+  static_assert(has_queries || has_keys || has_state || has_frame,
+                "exact_transition_law: the transition has no apply_to_queries, apply_to_keys, apply_to_state or "
+                "to_segment_frame that is const and takes Batch<Rational>");
+  /// The functions that are compared.
+  [[nodiscard]] static std::string names() {
+    std::string names;
+    const auto add = [&](bool has, const char* name) {
+      if (has) names += (names.empty() ? "" : ", ") + std::string(name);
+    };
+    add(has_queries, "apply_to_queries"), add(has_keys, "apply_to_keys"), add(has_state, "apply_to_state");
+    add(has_frame, "to_segment_frame");
+    return names;
+  }
+
   /// A_a … A_b Q, (A_a … A_b)ᵀ K and X A_a … A_b, as far as the transition has them.
   void moves(const Matrix<Rational>& columns) {
     const Matrix<Rational> all = product(s_.begin, s_.end());
     Matrix<Rational> Q = columns, K = columns, X = columns.transpose();
-    if constexpr (requires(Batch<Rational> q) { transition_.apply_to_queries(s_, q); }) {
+    if constexpr (has_queries) {
       transition_.apply_to_queries(s_, Batch<Rational>(Q));
       x_.equal(Q, all * columns, "apply_to_queries:");
     }
-    if constexpr (requires(Batch<Rational> k) { transition_.apply_to_keys(s_, k); }) {
+    if constexpr (has_keys) {
       transition_.apply_to_keys(s_, Batch<Rational>(K));
       x_.equal(K, all.transpose() * columns, "apply_to_keys:");
     }
-    if constexpr (requires(Batch<Rational> y) { transition_.apply_to_state(s_, y); }) {
+    if constexpr (has_state) {
       transition_.apply_to_state(s_, Batch<Rational>(X));
       x_.equal(X, columns.transpose() * all, "apply_to_state:");
     }
@@ -58,7 +78,7 @@ class SegmentCheck {
 
   /// A_a … A_i q_i, (A_{j+1} … A_b)ᵀ k_j, and the logits q_iᵀ (A_{j+1} … A_i)ᵀ k_j for j ≤ i.
   void frames(const Matrix<Rational>& queries, const Matrix<Rational>& keys) {
-    if constexpr (requires(Frame frame, Batch<Rational> q) { transition_.to_segment_frame(frame, s_, q, q, q); }) {
+    if constexpr (has_frame) {
       Matrix<Rational> Q = queries, K = keys, logits(s_.size, s_.size);
       Frame frame;
       transition_.to_segment_frame(frame, s_, Batch<Rational>(Q), Batch<Rational>(K), Batch<Rational>(logits));
@@ -69,6 +89,11 @@ class SegmentCheck {
         x_.equal(Q.col(i), product(s_.begin, t) * queries.col(i), "to_segment_frame of queries:");
         x_.equal(K.col(i), product(t, s_.end()).transpose() * keys.col(i), "to_segment_frame of keys:");
       }
+      Matrix<Rational> alone = queries, beside = keys, none(0, 0);
+      Frame again;
+      transition_.to_segment_frame(again, s_, Batch<Rational>(alone), Batch<Rational>(beside), Batch<Rational>(none));
+      x_.equal(alone, Q, "to_segment_frame without logits, queries:");
+      x_.equal(beside, K, "to_segment_frame without logits, keys:");
     }
   }
 
@@ -144,7 +169,8 @@ template <class F, class TransitionOf>
 ///     to_segment_frame     A_a … A_i q_i, (A_{j+1} … A_b)ᵀ k_j and the logits
 ///
 /// `transition_of(x, d, T)` as above, of d = 2, 4 and T = 2, 4; `key_matrix(t, d)` and the functions take `Rational`.
-/// All tokens are one segment, and those behind the first are one. The case says which function is wrong.
+/// All tokens are one segment, and those behind the first, before the last and between them are others. The decision
+/// says which functions were compared, and a counterexample which one is wrong.
 template <class TransitionOf>
 [[nodiscard]] Decision exact_transition_law(const TransitionOf& transition_of, std::uint64_t seed = 1) {
   return decide_exactly(
@@ -152,10 +178,12 @@ template <class TransitionOf>
         const Index d = 2 * x.size("d/2", {1, 2}), T = x.size("T", {2, 4});
         const auto A = transition_of(x, d, T);
         const Matrix<Rational> Q = x.matrix("Q", d, T), K = x.matrix("K", d, T);
-        for (const Segment s : {Segment{0, T}, Segment{1, T - 1}}) {
-          if (s.size == 0) continue;
-          detail::SegmentCheck<std::remove_cvref_t<decltype(A)>> check(x, A, s, d);
-          check.moves(Q.leftCols(1));
+        using Check = detail::SegmentCheck<std::remove_cvref_t<decltype(A)>>;
+        x.about(Check::names());
+        for (const Segment s : {Segment{0, T}, Segment{1, T - 1}, Segment{0, T - 1}, Segment{1, T - 2}}) {
+          if (s.size <= 0) continue;
+          Check check(x, A, s, d);
+          check.moves(Q);
           check.frames(Q.rightCols(s.size), K.rightCols(s.size));
         }
       },

@@ -86,6 +86,8 @@ class Inputs {
 
   /// One of some sizes, by the round; the smallest that means anything is `least`.
   [[nodiscard]] Index size(const std::string& name, std::initializer_list<Index> sizes, Index least = 1) {
+    if (sizes.size() == 0 || least < 1)
+      sympow::detail::raise<InvalidArgument>("Inputs: size ", name, " must have values, the smallest at least 1");
     for (const Size& known : used_.sizes)
       if (known.name == name) return known.value;
     Index value = std::data(sizes)[std::min(draw_.round, sizes.size() - 1)];
@@ -114,11 +116,13 @@ class Inputs {
   }
   /// An integer in low … high.
   [[nodiscard]] Index integer(const std::string& name, Index low, Index high) {
+    require(low <= high);
     return static_cast<Index>(next({name, 1, 1, low, high}, 1).entries[0].n);
   }
 
   /// A matrix of integers in low … high.
   [[nodiscard]] Matrix<Index> integers(const std::string& name, Index rows, Index columns, Index low, Index high) {
+    require(low <= high);
     const Input& input = next({name, rows, columns, low, high}, 1);
     Matrix<Index> values(rows, columns);
     for (Index n = 0; n < values.size(); ++n) values.data()[n] = input.entries[static_cast<std::size_t>(n)].n;
@@ -133,18 +137,20 @@ class Inputs {
   }
   /// Two numbers that must be equal.
   void equal(const S& left, const S& right, const std::string& words = {}) {
+    compares_ = true;
     if (!(left == right)) differ(left, right, words);
   }
   /// Two matrices or vectors that must be equal.
   template <MatrixExpression X, MatrixExpression Y>
   void equal(const X& left, const Y& right, const std::string& words = {}) {
     const Matrix<S> a = left, b = right;
-    equal(S(a.rows()), S(b.rows()), "rows");
-    equal(S(a.cols()), S(b.cols()), "columns");
+    if (a.rows() != b.rows()) differ(S(a.rows()), S(b.rows()), "rows");
+    if (a.cols() != b.cols()) differ(S(a.cols()), S(b.cols()), "columns");
     for (Index n = 0; n < std::min(a.size(), b.size()); ++n) equal(a.data()[n], b.data()[n], words);
   }
   /// a ≤ b; if not, a is shown beside b.
   void at_most(const S& a, const S& b, const std::string& words = {}) {
+    compares_ = true;
     if (b < a) differ(a, b, words);
   }
   /// Something that must be so.
@@ -153,21 +159,22 @@ class Inputs {
 #ifdef SYMPOW_HAS_RATIONAL
   /// Two real numbers that must be equal: their enclosures meet and are narrower than 10^-20. Leaves wider ones out.
   void meet(const exact::Enclosure& left, const exact::Enclosure& right, const std::string& words = {}) {
-    used_.certified = true;
-    if (!left.meets(right)) return differ(shown(left), shown(right), words);
+    used_.certified = compares_ = true;
+    if (!left.meets(right)) return differ(left, right, words);
     const Rational narrow = Rational(1, 10000000000) * Rational(1, 10000000000);
     require(left.width() < narrow && right.width() < narrow);
   }
   /// a ≤ b for two real numbers. Leaves cases out whose enclosures overlap.
   void at_most(const exact::Enclosure& a, const exact::Enclosure& b, const std::string& words = {}) {
-    used_.certified = true;
-    if (b.high < a.low) return differ(shown(a), shown(b), words);
+    used_.certified = compares_ = true;
+    if (b.high < a.low) return differ(a, b, words);
     require(a.high <= b.low);
   }
 #endif
 
   [[nodiscard]] const std::optional<Difference>& difference() const { return difference_; }  ///< the first
   [[nodiscard]] const Case& used() const { return used_; }      ///< sizes and inputs that were asked for
+  [[nodiscard]] bool compares() const { return compares_; }     ///< whether anything was compared
   [[nodiscard]] std::size_t rounds() const { return rounds_; }  ///< the largest number of sizes of one name
 
  private:
@@ -175,22 +182,37 @@ class Inputs {
     if (!difference_) difference_ = Difference{left, right, words};
   }
 #ifdef SYMPOW_HAS_RATIONAL
-  /// The middle to six decimals.
-  static Rational shown(const exact::Enclosure& x) {
-    return Rational(std::lround(1e6 * ((x.low + x.high) / Rational(2)).to_double()), 1000000);
+  /// The middles, to six decimals where that shows a difference.
+  void differ(const exact::Enclosure& left, const exact::Enclosure& right, const std::string& words) {
+    const auto middle = [](const exact::Enclosure& x) { return (x.low + x.high) / Rational(2); };
+    const auto rounded = [](const Rational& x) {
+      constexpr double most = 1e9;
+      return abs(x) < Rational(1000000000)
+                 ? Rational(std::lround(1e6 * std::clamp(x.to_double(), -most, most)), 1000000)
+                 : x;
+    };
+    const Rational a = rounded(middle(left)), b = rounded(middle(right));
+    if (a == b) return differ(middle(left), middle(right), words);
+    differ(a, b, words);
   }
 #endif
   const Input& next(Input input, long denominators) {
     const std::size_t n = used_.inputs.size();
+    if (input.rows < 0 || input.columns < 0)
+      sympow::detail::raise<InvalidArgument>("Inputs: ", input.name, " is ", input.rows, " x ", input.columns);
     input.entries.resize(static_cast<std::size_t>(input.rows * input.columns));
     if (given_ != nullptr) {
       if (n >= given_->inputs.size()) throw NoCase{};
       const Input& same = given_->inputs[n];
       if (same.name != input.name || same.entries.size() != input.entries.size()) throw NoCase{};
-      input = same;
+      for (const Input::Entry& entry : same.entries)
+        if (entry.n < input.lowest || entry.n > input.highest) throw NoCase{};
+      input.entries = same.entries;
     } else {
       for (Input::Entry& entry : input.entries) {
-        if (draw_.zeros_in_four > 0 && random_->integer(1, 4) <= draw_.zeros_in_four && input.lowest <= 0) continue;
+        if (draw_.zeros_in_four > 0 && random_->integer(1, 4) <= draw_.zeros_in_four && input.lowest <= 0 &&
+            0 <= input.highest)
+          continue;
         entry = {random_->integer(input.lowest, input.highest), random_->integer(1, denominators)};
       }
     }
@@ -203,6 +225,7 @@ class Inputs {
   const Case* given_ = nullptr;
   Case used_ = {};
   std::size_t rounds_ = 1;
+  bool compares_ = false;
   std::optional<Difference> difference_ = {};
 };
 

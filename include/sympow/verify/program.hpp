@@ -158,8 +158,9 @@ inline int run(const Program& program, const Arguments& arguments, std::FILE* ou
 
   if (arguments.exact && program.exact == nullptr)
     throw std::invalid_argument(
-        "--exact: this program was built without rational numbers; it needs GMP with gmpxx.h (Debian: libgmp-dev) when "
-        "it is compiled");
+        "--exact: this program decides nothing exactly: its `Program::exact` is not set, as where it was compiled "
+        "without "
+        "GMP's gmpxx.h (Debian: libgmp-dev)");
   const std::vector<ReportFile> files = report_files(arguments);
   Report report{program.name, arguments.scalar, arguments.seed, program.papers};
   put_all(heading(report), out);
