@@ -62,7 +62,7 @@ template <MatrixExpression X>
   return L;
 }
 
-/// φ^p as a feature map of `exact::attention`: monomials, weights and the map of A.
+/// φ^p as a feature map of `exact::definition`: monomials, weights and the map of A.
 struct Power {
   int p = 2;  ///< the degree
   template <class Scalar>
