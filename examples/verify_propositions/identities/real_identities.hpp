@@ -266,7 +266,7 @@ inline void slope_of_exponentials(Identities& all) {
     for (Index u = 0; u < f.planes; ++u)
       for (const Index sign : {1, -1})
         vectors.push_back({f.U.col(2 * u), number(-sign) * f.U.col(2 * u + 1),
-                       number(sign) * (r * f.lambda(0, u) + s * f.lambda(1, u)), number(2)});
+                           number(sign) * (r * f.lambda(0, u) + s * f.lambda(1, u)), number(2)});
     for (Index n = 0; n < f.null; ++n) vectors.push_back({f.null_basis().col(n), none, number(0), number(1)});
     return vectors;
   };
