@@ -1,4 +1,4 @@
-// Weights of keys of length 0 raise no flag of the processor, however a compiler vectorizes the loop: compiled with -O3.
+// Weights of keys of length 0 raise no flag of the processor, however a compiler vectorizes the loop: with -O3.
 #include <cfenv>
 #include <cstdio>
 #include <vector>

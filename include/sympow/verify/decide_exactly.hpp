@@ -218,8 +218,8 @@ class Minimizer {
 /// not. An identity of polynomials of degree n that is false passes a seed with a probability of at most n/199
 /// (Schwartz and Zippel, for 199 numerators). Nothing is claimed of other sizes. If it is false the case is minimised:
 /// small sizes first, then few inputs that are not 0, then small ones. A condition or an inequality is tried, not
-/// decided, for inputs that are not drawn. Throws `InvalidArgument` if no case can be drawn that the statement is about,
-/// or if it compares nothing.
+/// decided, for inputs that are not drawn. Throws `InvalidArgument` if no case can be drawn that the statement is
+/// about, or if it compares nothing.
 [[nodiscard]] inline Decision decide_exactly(const ExactStatement& statement, std::uint64_t seed = 1, int seeds = 20) {
   if (seeds < 1) sympow::detail::raise<InvalidArgument>("decide_exactly: seeds is ", seeds, ", must be at least 1");
   std::vector<Case> rounds;
