@@ -261,8 +261,8 @@ SYMPOW_API sympow_status sympow_decode(const sympow_attention* attention, const 
 ///     1 where the row has nothing to divide by and is 0       else 0
 ///
 /// In the condition number a pair of exponential scores weighs e^s (1 + |scale| |q| |k|), of random features
-/// |φ(scale q)| |φ(k)|; with channel gates it is an upper bound. Cost: that of `sympow_attend`, and a copy of a state for each query
-/// head. On a CPU.
+/// |φ(scale q)| |φ(k)|; with channel gates it is an upper bound. Cost: that of `sympow_attend`, and a copy of a state
+/// for each query head. On a CPU.
 SYMPOW_API sympow_status sympow_diagnose(const sympow_attention* attention, const sympow_inputs* inputs,
                                          const sympow_states* states, const sympow_tensor* diagnostics,
                                          sympow_workspace* workspace, void* stream);
