@@ -16,14 +16,14 @@ struct Digits {
   /// Rounding gives these digits: printed - ½ ≤ x 10^decimals < printed + ½.
   void rounded(Exact& x, const Rational& value) const {
     const Rational scaled = value * unit();
-    if (!(number(printed) - Rational(1, 2) <= scaled && scaled < number(printed) + Rational(1, 2)))
-      x.equal(value, number(printed) / unit(), "to the printed digits,");
+    x.is(number(printed) - Rational(1, 2) <= scaled && scaled < number(printed) + Rational(1, 2), value,
+         number(printed) / unit(), "to the printed digits,");
   }
   /// Cutting digits off gives them.
   void truncated(Exact& x, const Rational& value) const {
     const Rational scaled = value * unit();
-    if (!(number(printed) <= scaled && scaled < number(printed + 1)))
-      x.equal(value, number(printed) / unit(), "to the printed digits,");
+    x.is(number(printed) <= scaled && scaled < number(printed + 1), value, number(printed) / unit(),
+         "to the printed digits,");
   }
 };
 

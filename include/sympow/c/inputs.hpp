@@ -46,6 +46,26 @@ inline std::vector<Index> lengths_in(const Array& array, Index T) {
   return lengths;
 }
 
+/// Throws unless at most one of θ, channel gates and Householder vectors is given, and goes with the scores and the
+/// device.
+inline void check_transition(const sympow_inputs& x, const Settings& settings, const Place& place) {
+  const std::pair<const sympow_tensor*, const char*> acts[] = {
+      {x.theta, "inputs->theta"}, {x.channel_gates, "inputs->channel_gates"}, {x.householder, "inputs->householder"}};
+  const char* first = nullptr;
+  for (const auto& [tensor, name] : acts) {
+    if (tensor == nullptr) continue;
+    if (first != nullptr)
+      detail::raise<InvalidArgument>(first, " and ", name, " are given, must be one of them: they do not commute");
+    first = name;
+    if (tensor == x.theta) continue;
+    if (place.device.type != SYMPOW_CPU) detail::raise<NotBuilt>(name, " is given, which is for a CPU alone");
+    if (settings.scores.features > 0)
+      detail::raise<InvalidArgument>(name,
+                                     " is given, must be null with SYMPOW_SCORES_RANDOM: random features of keys "
+                                     "know no such transition");
+  }
+}
+
 /// The parameters of the transition. Throws as `inputs_in`.
 inline void read_parameters(const sympow_inputs& x, const Settings& settings, Inputs& in) {
   const Place& place = in.place;
@@ -65,21 +85,7 @@ inline void read_parameters(const sympow_inputs& x, const Settings& settings, In
   const auto of_query = [&](const Array& array) {
     return checked_parameter(array, in.queries.shape[3], "numbers of a query");
   };
-  const std::pair<const sympow_tensor*, const char*> acts[] = {
-      {x.theta, "inputs->theta"}, {x.channel_gates, "inputs->channel_gates"}, {x.householder, "inputs->householder"}};
-  const char* first = nullptr;
-  for (const auto& [tensor, name] : acts) {
-    if (tensor == nullptr) continue;
-    if (first != nullptr)
-      detail::raise<InvalidArgument>(first, " and ", name, " are given, must be one of them: they do not commute");
-    first = name;
-    if (tensor == x.theta) continue;
-    if (place.device.type != SYMPOW_CPU) detail::raise<NotBuilt>(name, " is given, which is for a CPU alone");
-    if (settings.scores.features > 0)
-      detail::raise<InvalidArgument>(name,
-                                     " is given, must be null with SYMPOW_SCORES_RANDOM: random features of keys "
-                                     "know no such transition");
-  }
+  check_transition(x, settings, place);
   if (x.log_gates != nullptr) in.log_gates = parameter(x.log_gates, "inputs->log_gates");
   if (x.theta != nullptr) {
     const bool has_axes = x.theta->ndim == 2;

@@ -40,7 +40,8 @@ class RowPanels {
   template <bool add, class C, class B>
   void times(C&& c, const B& b) const {
     if constexpr (products_by_blas)
-      product<add>(c, MatrixView<const Scalar>(data_, rows_, b.rows(), is_packed_ ? rows_ : stride_), b);
+      product<add>(c.middleRows(0, rows_),
+                   MatrixView<const Scalar>(data_, rows_, b.rows(), is_packed_ ? rows_ : stride_), b);
     else
       times(add, c.cols(), b.rows(), strided(b), strided(c));
   }

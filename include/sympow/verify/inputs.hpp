@@ -136,10 +136,7 @@ class Inputs {
     if (!condition) throw NoCase{};
   }
   /// Two numbers that must be equal.
-  void equal(const S& left, const S& right, const std::string& words = {}) {
-    compares_ = true;
-    if (!(left == right)) differ(left, right, words);
-  }
+  void equal(const S& left, const S& right, const std::string& words = {}) { is(left == right, left, right, words); }
   /// Two matrices or vectors that must be equal.
   template <MatrixExpression X, MatrixExpression Y>
   void equal(const X& left, const Y& right, const std::string& words = {}) {
@@ -149,12 +146,14 @@ class Inputs {
     for (Index n = 0; n < std::min(a.size(), b.size()); ++n) equal(a.data()[n], b.data()[n], words);
   }
   /// a ≤ b; if not, a is shown beside b.
-  void at_most(const S& a, const S& b, const std::string& words = {}) {
-    compares_ = true;
-    if (b < a) differ(a, b, words);
-  }
+  void at_most(const S& a, const S& b, const std::string& words = {}) { is(a <= b, a, b, words); }
   /// Something that must be so.
   void is(bool so, const std::string& words = {}) { equal(S(so ? 1 : 0), S(1), words); }
+  /// The same of two numbers, which are shown if it is not.
+  void is(bool so, const S& left, const S& right, const std::string& words = {}) {
+    compares_ = true;
+    if (!so) differ(left, right, words);
+  }
 
 #ifdef SYMPOW_HAS_RATIONAL
   /// Two real numbers that must be equal: their enclosures meet and are narrower than 10^-20. Leaves wider ones out.
