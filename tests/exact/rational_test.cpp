@@ -38,6 +38,16 @@ TEST_CASE("rational numbers are a field", "[exact]") {
   REQUIRE((Rational(1) + tiny) - Rational(1) == tiny);
 }
 
+TEST_CASE("what is no number or no square matrix is refused", "[exact]") {
+  STATIC_REQUIRE(!std::is_constructible_v<Rational, double, int>);
+  STATIC_REQUIRE(!std::is_constructible_v<Rational, int, float>);
+  REQUIRE(Rational(std::numeric_limits<unsigned long>::max()) > Rational(std::numeric_limits<long>::max()));
+  const Matrix<Rational> square = Matrix<Rational>::Identity(2, 2), wide = Matrix<Rational>::Ones(2, 3);
+  REQUIRE_THROWS_AS(exact::power(square, -1), InvalidArgument);
+  REQUIRE_THROWS_AS(exact::inverse(wide), ShapeMismatch);
+  REQUIRE_THROWS_AS(exact::determinant(wide), ShapeMismatch);
+}
+
 TEST_CASE("Eigen computes with rational numbers", "[exact]") {
   Matrix<Rational> hilbert(6, 6);
   for (Index i = 0; i < 6; ++i)
