@@ -7,7 +7,7 @@
 
 namespace attend_npy {
 
-/// What was found, over all heads.
+/// How far forms differ, over all heads.
 struct Comparison {
   std::map<std::string, double>
       from_reference;  ///< largest difference of a form from the rows in double; not if resumed

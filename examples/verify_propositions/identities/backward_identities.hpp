@@ -4,6 +4,7 @@
 
 #include "identities/gate_identities.hpp"
 #include "identities/gradient_state_identities.hpp"
+#include "propositions/moved_chunk.hpp"
 
 #ifdef SYMPOW_HAS_RATIONAL
 namespace SYMPOW_NAMESPACE::verify {
@@ -77,13 +78,10 @@ struct SteppedCall {
   }
 };
 
-/// What is left out of the backward pass.
-enum class Missing { nothing, delta, power, through, own_gate, first_gate, order, sign, gauge };
-
 /// The backward pass by chunks: an adjoint state H beside the state S.
 class BackwardPass {
  public:
-  BackwardPass(const SteppedCall& call, Index chunk, Missing missing = Missing::nothing)
+  BackwardPass(const SteppedCall& call, Index chunk, Broken missing = Broken::nothing)
       : call_(call),
         p_(call.p),
         missing_(missing),
@@ -139,14 +137,14 @@ class BackwardPass {
       for (Index j = first; j <= i; ++j) sums += score(i, j) * V_.col(j);
       g(0, i) = call_.dY(0, i);
       if (call_.means) g(1, i) = -g(0, i) * sums[0] / (sums[1] * sums[1]), g(0, i) /= sums[1];
-      if (missing_ == Missing::delta) g(1, i) = 0;
+      if (missing_ == Broken::delta) g(1, i) = 0;
       rows += product(gamma_, i, before) * g.col(i) *
               exact::monomials(Numbers(moved(i, before) * Q_.col(i)), p_).transpose();
     }
-    if (missing_ == Missing::order) H_ += rows;
+    if (missing_ == Broken::order) H_ += rows;
     for (Index t = first; t < end; ++t) through_token(t, first, end, S, g);
-    if (missing_ == Missing::order) H_ -= rows;
-    const Rational passes = missing_ == Missing::first_gate && first > 0 ? product(gamma_, last, first) : all;
+    if (missing_ == Broken::order) H_ -= rows;
+    const Rational passes = missing_ == Broken::first_gate && first > 0 ? product(gamma_, last, first) : all;
     H_ = (passes * H_ * exact::lift(moved(last, before), p_).transpose() + rows).eval();
   }
   [[nodiscard]] Rational score(Index i, Index j) const {
@@ -164,7 +162,7 @@ class BackwardPass {
       return Numbers(product(gamma_, last, j) * pulled(at_end(j), w_.cwiseProduct(H_.transpose() * V_.col(j))));
     };
     const auto d_logit = [&](Index i, Index j) {
-      const Rational power_factor = number(missing_ == Missing::power ? 1 : p_);
+      const Rational power_factor = number(missing_ == Broken::slope ? 1 : p_);
       return Rational(power_factor * product(gamma_, i, j) * power(K_.col(j).dot(moved(i, j) * Q_.col(i)), p_ - 1) *
                       V_.col(j).dot(g.col(i)));
     };
@@ -179,19 +177,19 @@ class BackwardPass {
     const Rational all = product(gamma_, last, before);
     const Matrix<Slope> step = exact::along<Rational>(moved(last, before), moved_along(last, before, t));
     const Square lifted = exact::lift(moved(last, before), p_);
-    Rational flow = missing_ == Missing::through ? number(0) : Rational(all * dot(H_, S * lifted)),
+    Rational flow = missing_ == Broken::through ? number(0) : Rational(all * dot(H_, S * lifted)),
              of_step = all * dot(H_, S * exact::slopes(exact::lift(step, p_)));
     for (Index i = t; i < end; ++i) {
       flow += g.col(i).dot(product(gamma_, i, before) * S * exact::monomials(at_start(i), p_));
       of_step += d_query(i).dot(moved_along(i, before, t) * Q_.col(i));
     }
-    const bool own = missing_ == Missing::own_gate;
+    const bool own = missing_ == Broken::own_gate;
     for (Index j = first; j < t + (own ? 1 : 0); ++j) {
       flow += V_.col(j).dot(keys(j));
       for (Index i = t; i < end; ++i) flow += score(i, j) * V_.col(j).dot(g.col(i));
     }
     for (Index j = first; j < t; ++j) {
-      const Rational key_sign(missing_ == Missing::sign ? -1 : 1);
+      const Rational key_sign(missing_ == Broken::sign ? -1 : 1);
       of_step += key_sign * d_key(j).dot(moved_along(last, j, t).transpose() * K_.col(j));
       for (Index i = t; i < end; ++i) of_step += d_logit(i, j) * K_.col(j).dot(moved_along(i, j, t) * Q_.col(i));
     }
@@ -202,7 +200,7 @@ class BackwardPass {
 
   const SteppedCall& call_;
   int p_;
-  Missing missing_;
+  Broken missing_;
   Square Q_, K_, V_, H_;
   std::vector<Square> M_;
   std::vector<Rational> gamma_;
@@ -214,7 +212,7 @@ class BackwardPass {
 using Steps = std::function<std::vector<Matrix<Slope>>(Exact& x, Index d, Index T)>;
 
 /// grad.B.rotary, grad.X5 and grad.X6: d(β_t θ) by flows, and dμ + ⟨dS, L_u S⟩ of the final state.
-[[nodiscard]] inline ExactStatement flows_of_turns(Missing missing) {
+[[nodiscard]] inline ExactStatement flows_of_turns(Broken missing) {
   return [missing](Exact& x) {
     const Index n = x.size("d/2", {1, 2}), T = x.size("T", {3, 2}), chunk = x.size("chunk", {2, 1});
     TurnedCall call(x, n, T, static_cast<int>(x.size("p", {3, 2})));
@@ -222,7 +220,7 @@ using Steps = std::function<std::vector<Matrix<Slope>>(Exact& x, Index d, Index 
     TurnedCall end = call;
     static_cast<void>(end.advance());
     Rational flow = BackwardPass(SteppedCall(call), chunk, missing).slope();
-    for (Index u = 0; u < n && missing != Missing::gauge; ++u)
+    for (Index u = 0; u < n && missing != Broken::gauge; ++u)
       flow += call.angles.row(u).sum() * (call.d_mu[u] + dot(call.dS, call.turned_state(exact::values(end.S), u)));
     x.equal(flow, call.slope());
   };
@@ -269,7 +267,7 @@ inline void backward_passes(Identities& all) {
   struct Shape {
     Index d = 3, p = 2, another_p = 4;
     bool means = true;
-    Missing missing = Missing::nothing;
+    Broken missing = Broken::nothing;
     bool some_losses = false;
   };
   const auto pass = [](const Steps& steps, Shape shape) {
@@ -291,18 +289,18 @@ inline void backward_passes(Identities& all) {
   const auto both = [](const ExactStatement& first, const ExactStatement& second) {
     return [=](Exact& x) { first(x), second(x); };
   };
-  all.add("grad.B.rotary", both(flows_of_turns(Missing::nothing), pass(turns_of_planes, {.d = 2})));
+  all.add("grad.B.rotary", both(flows_of_turns(Broken::nothing), pass(turns_of_planes, {.d = 2})));
   all.add("grad.B.householder", both(moved_queries(true), pass(reflections, {.p = 1, .another_p = 1, .means = false})));
   all.add("grad.S5", pass(turns_of_planes, {.d = 2, .some_losses = true}));
-  all.add("grad.X1", pass(none, {.missing = Missing::delta}));
-  all.add("grad.X2", pass(none, {.p = 3, .another_p = 1, .means = false, .missing = Missing::power}));
-  all.add("grad.X3", pass(none, {.missing = Missing::through}));
-  all.add("grad.X4", pass(none, {.missing = Missing::own_gate}));
-  all.add("grad.X5", flows_of_turns(Missing::gauge));
-  all.add("grad.X6", flows_of_turns(Missing::sign));
+  all.add("grad.X1", pass(none, {.missing = Broken::delta}));
+  all.add("grad.X2", pass(none, {.p = 3, .another_p = 1, .means = false, .missing = Broken::slope}));
+  all.add("grad.X3", pass(none, {.missing = Broken::through}));
+  all.add("grad.X4", pass(none, {.missing = Broken::own_gate}));
+  all.add("grad.X5", flows_of_turns(Broken::gauge));
+  all.add("grad.X6", flows_of_turns(Broken::sign));
   all.add("grad.X8", moved_queries(false));
-  all.add("grad.X9", pass(none, {.missing = Missing::first_gate}));
-  all.add("grad.X10", pass(none, {.missing = Missing::order}));
+  all.add("grad.X9", pass(none, {.missing = Broken::first_gate}));
+  all.add("grad.X10", pass(none, {.missing = Broken::order}));
 }
 
 }  // namespace detail::identities

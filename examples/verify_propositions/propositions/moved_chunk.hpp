@@ -11,7 +11,7 @@
 
 namespace SYMPOW_NAMESPACE::verify::detail {
 
-/// What is left out of the backward pass, to see that it is missed.
+/// The term that a backward pass omits, to see that checks notice.
 enum class Broken {
   nothing,
   delta,            ///< -δ/den of g
