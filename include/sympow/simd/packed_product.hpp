@@ -128,42 +128,29 @@ class PanelProduct {
     }
   }
 
-  // A panel of A, its columns `a_right` apart, times B.
-  template <int packets>
+  // A panel of A, its columns `a_right` apart, times B: by tiles as wide as fit, then by those of half the width.
+  template <int packets, int columns = packets_of_tile / packets>
   static void panel_times(bool add, Index height, Index cols, Index depth, const Scalar* a, Index a_right,
                           Strided<const Scalar*> B, Strided<Scalar*> C) {
-    constexpr int columns = packets_of_tile / packets, few = (columns + 1) / 2;
-    for (Index j = 0; j < cols;) {
-      const Index left = cols - j, width = std::min<Index>(left, left >= columns ? columns : left > 1 ? few : 1);
-      if (width == columns && height == packets * lanes && C.down == 1)
-        tile_product<packets, columns>(add, depth, a, a_right, B.data + j * B.right, B.down, B.right,
-                                       C.data + j * C.right, C.right);
-      else if (width > few)
-        tile<packets, columns>(add, height, width, depth, a, a_right, B.at(0, j), C.at(0, j));
-      else if (width > 1)
-        tile<packets, few>(add, height, width, depth, a, a_right, B.at(0, j), C.at(0, j));
+    const bool in_place = height == packets * lanes && C.down == 1;
+    for (; cols >= columns; cols -= columns, B = B.at(0, columns), C = C.at(0, columns)) {
+      if (in_place)
+        tile_product<packets, columns>(add, depth, a, a_right, B.data, B.down, B.right, C.data, C.right);
       else
-        tile<packets, 1>(add, height, width, depth, a, a_right, B.at(0, j), C.at(0, j));
-      j += width;
+        partial_tile<packets, columns>(add, height, depth, a, a_right, B, C);
     }
+    if constexpr (columns > 1)
+      if (cols > 0) panel_times<packets, (columns + 1) / 2>(add, height, cols, depth, a, a_right, B, C);
   }
 
-  // A tile of C that may be smaller than its registers.
+  // A tile of C with fewer rows than its registers, or with its rows side by side.
   template <int packets, int columns>
-  static void tile(bool add, Index height, Index width, Index depth, const Scalar* a, Index a_right,
-                   Strided<const Scalar*> B, Strided<Scalar*> C) {
+  static void partial_tile(bool add, Index height, Index depth, const Scalar* a, Index a_right,
+                           Strided<const Scalar*> B, Strided<Scalar*> C) {
     constexpr Index full = packets * lanes;
-    if (width == columns && height == full && C.down == 1)
-      return tile_product<packets, columns>(add, depth, a, a_right, B.data, B.down, B.right, C.data, C.right);
-    Scalar padded[size_of(panel_depth * columns)], partial[size_of(full * columns)];
-    if (width < columns) {
-      for (Index k = 0; k < depth; ++k)
-        for (Index t = 0; t < columns; ++t)
-          padded[k * columns + t] = t < width ? B.data[k * B.down + t * B.right] : Scalar(0);
-      B = {padded, columns, 1};
-    }
+    Scalar partial[size_of(full * columns)];
     tile_product<packets, columns>(false, depth, a, a_right, B.data, B.down, B.right, partial, full);
-    store<Scalar>(add, height, width, partial, full, C);
+    store<Scalar>(add, height, columns, partial, full, C);
   }
 
   // C ← A B or C += A B, all of C held in registers. Factors come as numbers: what is put together for every tile is
