@@ -43,14 +43,14 @@ void BatchForms<Scalar, F>::run_stateless(Form form, RowKind kind, const F& feat
                                           const Options& options) {
   using Forms = FormCalls<Scalar, F>;
   if (form == Form::attention) {
-    Forms::attention(kind, feature, transition, Q, K, V, Y, work, options);
+    Forms::run_attention(kind, feature, transition, Q, K, V, Y, work, options);
   } else if constexpr (FiniteFeatureMap<F>) {
     State<Scalar, F> state(feature, Q.rows(), V.rows());
     state.drop_key_product();
     if (form == Form::chunked && options.mask == causal())
       return Forms::chunked(kind, feature, transition, Q, K, V, state, Y, work, options);
     Batch<Scalar> rows = Y.rows();
-    Forms::from_state(form, kind, feature, transition, Q, K, V, state, rows, work, options);
+    Forms::run_from_state(form, kind, feature, transition, Q, K, V, state, rows, work, options);
   }
 }
 
@@ -84,8 +84,8 @@ void BatchForms<Scalar, F>::run(RowKind kind, const F& feature, BatchTransitions
           return run_stateless(plan.form, kind, feature, transition, Q, K, V, {Y, tape}, work, options);
         if constexpr (FiniteFeatureMap<F>) {
           Batch<Scalar> rows = Y;
-          FormCalls<Scalar, F>::from_state(plan.form, kind, feature, transition, Q, K, V, x.states[n], rows, work,
-                                           options, call.head_group());
+          FormCalls<Scalar, F>::run_from_state(plan.form, kind, feature, transition, Q, K, V, x.states[n], rows, work,
+                                               options, call.head_group());
         }
       });
     });

@@ -7,7 +7,6 @@
 #include <functional>
 #include <limits>
 #include <memory>
-#include <string>
 #include <type_traits>
 #include <vector>
 
@@ -167,8 +166,12 @@ void check_call(const TransitionView<Scalar>& transition, std::type_identity_t<M
 /// Throws `ShapeMismatch` unless Y or dY has a column for every query and a row for every row of V.
 template <class Rows, class Q, class V>
 void check_rows(const char* name, const Rows& rows, const Q& queries, const V& values) {
-  check_size(std::string("rows of ") + name, rows.rows(), values.rows(), "rows of V");
-  check_size(std::string("columns of ") + name, rows.cols(), queries.cols(), "columns of Q, one a token");
+  const auto check = [name](const char* which, Index actual, Index expected, const char* why) {
+    if (actual != expected)
+      raise<ShapeMismatch>(which, " of ", name, " is ", actual, ", must be ", expected, " (", why, ")");
+  };
+  check("rows", rows.rows(), values.rows(), "rows of V");
+  check("columns", rows.cols(), queries.cols(), "columns of Q, one a token");
 }
 
 /// Throws `ShapeMismatch` for another shape of Y, and `InvalidArgument` if Y shares memory with Q, K or V.

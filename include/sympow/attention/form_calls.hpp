@@ -130,6 +130,14 @@ struct FormCalls {
                          const Options& options, const HeadGroup& group = {},
                          OptionalRef<const Visitor<Index>> visit_chunk = {})
     requires FiniteFeatureMap<F>;
+  /// The same two where a batch has made their checks.
+  static void run_attention(RowKind kind, const F& feature, const View& transition, const Input& Q, const Input& K,
+                            const Input& V, const Rows& output, Workspace<Scalar>& workspace, const Options& options);
+  static void run_from_state(Form form, RowKind kind, const F& feature, const View& transition, const Input& Q,
+                             const Input& K, const Input& V, OfHead& state, OptionalRef<Batch<Scalar>> Y,
+                             Workspace<Scalar>& workspace, const Options& options, const HeadGroup& group = {},
+                             OptionalRef<const Visitor<Index>> visit_chunk = {})
+    requires FiniteFeatureMap<F>;
   /// The chunked form, with a tape if it is given one.
   static void chunked(RowKind kind, const F& feature, const View& transition, const Input& Q, const Input& K,
                       const Input& V, OfHead& state, const Rows& output, Scratch workspace, const Options& options)
@@ -148,17 +156,21 @@ template <class Scalar, FeatureMap F>
 void FormCalls<Scalar, F>::attention(RowKind kind, const F& feature, const View& transition, const Input& Q,
                                      const Input& K, const Input& V, const Rows& output, Scratch workspace,
                                      const Options& options) {
-  if (!workspace) {
-    Workspace<Scalar> own;
-    return attention(kind, feature, transition, Q, K, V, output, own, options);
-  }
+  check_call<F>(transition, Q, K, V, options);
+  check_output(output.rows(), Q, K, V);
+  if (workspace) return run_attention(kind, feature, transition, Q, K, V, output, *workspace, options);
+  Workspace<Scalar> own;
+  run_attention(kind, feature, transition, Q, K, V, output, own, options);
+}
+
+template <class Scalar, FeatureMap F>
+void FormCalls<Scalar, F>::run_attention(RowKind kind, const F& feature, const View& transition, const Input& Q,
+                                         const Input& K, const Input& V, const Rows& output,
+                                         Workspace<Scalar>& workspace, const Options& options) {
   Batch<Scalar> Y = output.rows();
-  const MatrixView<const Scalar> queries(Q), keys(K), values(V);
-  check_call<F>(transition, queries, keys, values, options);
-  check_output(Y, queries, keys, values);
   if (options.diagnostics != nullptr) reset(*options.diagnostics, Q.cols());
   const auto slow = factored(transition);
-  ForwardCall<Scalar> call{slow ? *slow : transition, kind, options, queries, keys, values, Y, memory_of(*workspace)};
+  ForwardCall<Scalar> call{slow ? *slow : transition, kind, options, Q, K, V, Y, memory_of(workspace)};
   if (!output.tape()) return AttentionForm<Scalar, F>::run(feature, call);
   TapeContent<Scalar, F>& kept = TapeAccess::begin(*output.tape());
   kept.sums.resize(static_cast<std::size_t>(Y.cols()));
@@ -177,15 +189,24 @@ void FormCalls<Scalar, F>::from_state(Form form, RowKind kind, const F& feature,
                                       OptionalRef<const Visitor<Index>> visit_chunk)
   requires FiniteFeatureMap<F>
 {
-  if (!workspace) {
-    Workspace<Scalar> own;
-    return from_state(form, kind, feature, transition, Q, K, V, state, Y, own, options, group, visit_chunk);
-  }
-  const MatrixView<const Scalar> queries(Q), keys(K), values(V);
-  check_call<F>(transition, queries, keys, values, options);
-  check_state(state, feature, transition, queries, values);
+  check_call<F>(transition, Q, K, V, options);
+  check_state(state, feature, transition, Q, V);
   check_state_mask(options.mask);
-  if (Y) check_output(*Y, queries, keys, values);
+  if (Y) check_output(*Y, Q, K, V);
+  if (workspace)
+    return run_from_state(form, kind, feature, transition, Q, K, V, state, Y, *workspace, options, group, visit_chunk);
+  Workspace<Scalar> own;
+  run_from_state(form, kind, feature, transition, Q, K, V, state, Y, own, options, group, visit_chunk);
+}
+
+template <class Scalar, FeatureMap F>
+void FormCalls<Scalar, F>::run_from_state(Form form, RowKind kind, const F& feature, const View& transition,
+                                          const Input& Q, const Input& K, const Input& V, OfHead& state,
+                                          OptionalRef<Batch<Scalar>> Y, Workspace<Scalar>& workspace,
+                                          const Options& options, const HeadGroup& group,
+                                          OptionalRef<const Visitor<Index>> visit_chunk)
+  requires FiniteFeatureMap<F>
+{
   if (options.diagnostics != nullptr) reset(*options.diagnostics, Y ? Q.cols() : 0);
   const MatrixView<Scalar> rows = Y ? MatrixView<Scalar>(*Y) : MatrixView<Scalar>(nullptr, 0, 0);
   const auto slow = factored(transition);
@@ -193,8 +214,7 @@ void FormCalls<Scalar, F>::from_state(Form form, RowKind kind, const F& feature,
   Frames<Scalar>& frames = content.frames;
   const Index before = frames.tokens;
   double log_decay = frames.log_decay;
-  ForwardCall<Scalar> call{slow ? *slow : transition, kind,    options, queries, keys, values, rows,
-                           memory_of(*workspace),     &content};
+  ForwardCall<Scalar> call{slow ? *slow : transition, kind, options, Q, K, V, rows, memory_of(workspace), &content};
   call.has_queries = static_cast<bool>(Y);
   call.group = group;
   if (visit_chunk) call.visit_chunk = &*visit_chunk;

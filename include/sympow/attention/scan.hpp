@@ -85,9 +85,9 @@ void scan(RowKind kind, const F& feature, const TransitionView<Scalar>& transiti
   const auto absorb_one = [&](Index s, Workspace<Scalar>& work) {
     clear(part(s), frames[static_cast<std::size_t>(s)]);
     const Segment own = segment(s);
-    Forms::from_state(Form::chunked, RowKind::sums, feature, SegmentView<Scalar>(transition, own),
-                      K.middleCols(own.begin, own.size), K.middleCols(own.begin, own.size),
-                      V.middleCols(own.begin, own.size), part(s), {}, work, options);
+    Forms::run_from_state(Form::chunked, RowKind::sums, feature, SegmentView<Scalar>(transition, own),
+                          K.middleCols(own.begin, own.size), K.middleCols(own.begin, own.size),
+                          V.middleCols(own.begin, own.size), part(s), {}, work, options);
   };
   const auto merge_one = [&](Index s) {
     check_adjacent(before(s), part(s));
@@ -99,9 +99,9 @@ void scan(RowKind kind, const F& feature, const TransitionView<Scalar>& transiti
     set_tail(before(s), own.size);
     before(s).drop_key_product();  // it has been merged
     Batch<Scalar> rows = Y.middleCols(own.begin, own.size);
-    Forms::from_state(Form::chunked, kind, feature, SegmentView<Scalar>(transition, own),
-                      Q.middleCols(own.begin, own.size), K.middleCols(own.begin, own.size),
-                      V.middleCols(own.begin, own.size), before(s), rows, work, options, group);
+    Forms::run_from_state(Form::chunked, kind, feature, SegmentView<Scalar>(transition, own),
+                          Q.middleCols(own.begin, own.size), K.middleCols(own.begin, own.size),
+                          V.middleCols(own.begin, own.size), before(s), rows, work, options, group);
   };
   const auto of_window = [&](Index w) {
     return w < 0 || w >= windows ? Segment{} : Segment{w * window, std::min(window, segments - w * window)};

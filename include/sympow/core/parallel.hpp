@@ -75,7 +75,8 @@ inline void run_jobs(Index count, [[maybe_unused]] int threads, const Visitor<In
   if (threads > 1 && count > 1) {
     std::exception_ptr failure;
     bool failed = false;
-#pragma omp parallel for schedule(dynamic) num_threads(threads)
+    const Index at_once = std::max<Index>(1, count / (Index{32} * threads));  // or threads contend for the next job
+#pragma omp parallel for schedule(dynamic, at_once) num_threads(threads)
     for (Index n = 0; n < count; ++n) {
       bool stop = false;
 #pragma omp atomic read

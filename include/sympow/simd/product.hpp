@@ -67,13 +67,13 @@ void multiply(bool add, Index rows, Index cols, Index depth, Strided<const Scala
 template <class Scalar>
 [[gnu::noinline]] void multiply_deep(bool add, Index rows, Index cols, Index depth, Strided<const Scalar*> A,
                                      Strided<const Scalar*> B, Strided<Scalar*> C) {
-  constexpr Index side = 64;  // of a tile on the stack
+  constexpr Index most_rows = 64, most_cols = 288 / sizeof(Scalar);  // of a tile on the stack: 18 KiB
   Index stride = panel_depth;
   while (stride * short_sum < depth) stride *= short_sum;
-  for (Index j = 0; j < cols; j += side)
-    for (Index i = 0; i < rows; i += side) {
-      const Index height = std::min(side, rows - i), width = std::min(side, cols - j);
-      Scalar sums[side * side];
+  for (Index j = 0; j < cols; j += most_cols)
+    for (Index i = 0; i < rows; i += most_rows) {
+      const Index height = std::min(most_rows, rows - i), width = std::min(most_cols, cols - j);
+      Scalar sums[most_rows * most_cols];
       for (Index k = 0; k < depth; k += stride)
         multiply(k > 0, height, width, std::min(stride, depth - k), A.at(i, k), B.at(k, j),
                  Strided<Scalar*>{sums, 1, height});
