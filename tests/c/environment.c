@@ -13,12 +13,13 @@
 
 #include <sympow.h>
 
-enum { B = 2, T = 70, H = 2, D = 6, rows = B * T * H };
+enum { B = 2, T = 70, H = 2, D = 24, rows = B * T * H };  // φ of powers 2 and 3 has more than 256 entries
 
-static double queries[rows * D], keys[rows * D], values[rows * D], gates[rows], theta[D / 2];
+static enum { ROTARY, CHANNELS, HOUSEHOLDER, TRANSITIONS } transition;  // of every call
+static double queries[rows * D], keys[rows * D], values[rows * D], gates[rows], theta[D / 2], of_channels[rows * D];
 
 typedef struct {
-  double y[rows * D], queries[rows * D], keys[rows * D], values[rows * D], gates[rows];
+  double y[rows * D], queries[rows * D], keys[rows * D], values[rows * D], gates[rows], of_channels[rows * D];
 } results;
 
 static sympow_tensor tensor(double* data, int32_t ndim, int64_t* shape) {
@@ -34,11 +35,15 @@ static sympow_status call(const sympow_options* options, results* to) {
   sympow_tensor q = tensor(queries, 4, vectors), k = tensor(keys, 4, vectors), v = tensor(values, 4, vectors),
                 g = tensor(gates, 3, numbers), r = tensor(theta, 1, rates), y = tensor(to->y, 4, vectors),
                 dq = tensor(to->queries, 4, vectors), dk = tensor(to->keys, 4, vectors),
-                dv = tensor(to->values, 4, vectors), dg = tensor(to->gates, 3, numbers);
+                dv = tensor(to->values, 4, vectors), dg = tensor(to->gates, 3, numbers),
+                c = tensor(of_channels, 4, vectors), dc = tensor(to->of_channels, 4, vectors);
   sympow_inputs inputs = SYMPOW_INPUTS_INIT;
-  inputs.queries = &q, inputs.keys = &k, inputs.values = &v, inputs.log_gates = &g, inputs.theta = &r;
+  inputs.queries = &q, inputs.keys = &k, inputs.values = &v, inputs.log_gates = &g;
   sympow_gradients gradients = SYMPOW_GRADIENTS_INIT;
   gradients.queries = &dq, gradients.keys = &dk, gradients.values = &dv, gradients.log_gates = &dg;
+  if (transition == ROTARY) inputs.theta = &r;
+  if (transition == CHANNELS) inputs.channel_gates = &c, gradients.channel_gates = &dc;
+  if (transition == HOUSEHOLDER) inputs.householder = &c, gradients.householder = &dc;
   sympow_attention* attention = NULL;
   sympow_status status = sympow_attention_create(options, &attention);
   if (status == SYMPOW_OK) status = sympow_attend(attention, &inputs, NULL, &y, NULL, NULL);
@@ -81,8 +86,8 @@ static int check_rounding(sympow_options options) {
     const int mode = fegetround();
     fesetround(FE_TONEAREST);
     if (status == SYMPOW_OK && mode == modes[n] && memcmp(&found, &expected, sizeof found) == 0) continue;
-    fprintf(stderr, "mode %d, left as %d, scores %d, power %d, form %d: other bits\n", modes[n], mode, options.scores,
-            options.power, options.form);
+    fprintf(stderr, "mode %d, left as %d, scores %d, power %d, form %d, transition %d: other bits\n", modes[n], mode,
+            options.scores, options.power, options.form, transition);
     return 1;
   }
   return 0;
@@ -96,8 +101,8 @@ static int check_flags(sympow_options options) {
   const sympow_status status = call(&options, &to);
   const int flags = fetestexcept(FE_INVALID | FE_DIVBYZERO | FE_OVERFLOW);
   if (status == SYMPOW_OK && flags == 0) return 0;
-  fprintf(stderr, "scores %d, power %d, form %d: floating-point flags %d\n", options.scores, options.power,
-          options.form, flags);
+  fprintf(stderr, "scores %d, power %d, form %d, transition %d: floating-point flags %d\n", options.scores,
+          options.power, options.form, transition, flags);
   return 1;
 }
 
@@ -133,15 +138,19 @@ int main(void) {
   memset(keys, 0, H * D * sizeof *keys);
   for (int i = 0; i < rows; ++i) gates[i] = -.05 * (1 + sin(i));
   for (int i = 0; i < D / 2; ++i) theta[i] = pow(.1, i);
+  for (int i = 0; i < rows * D; ++i) of_channels[i] = -.02 * (1 + sin(i));
   int failed = check_fork();
-  for (int scores = SYMPOW_SCORES_POWER; scores <= SYMPOW_SCORES_RANDOM; ++scores)
-    for (int power = 1; power <= (scores == SYMPOW_SCORES_POWER ? 3 : 1); ++power)
-      for (int form = SYMPOW_FORM_ATTENTION;
-           form <= (scores == SYMPOW_SCORES_EXPONENTIAL ? SYMPOW_FORM_ATTENTION : SYMPOW_FORM_CHUNKED); ++form) {
-        sympow_options options = SYMPOW_OPTIONS_INIT;
-        options.scores = scores, options.power = power, options.form = form, options.threads = 2;
-        options.pairing = SYMPOW_PAIRING_INTERLEAVED, options.features = scores == SYMPOW_SCORES_RANDOM ? 9 : 0;
-        failed |= check_rounding(options) | check_flags(options) | check_stack(options);
-      }
+  for (transition = ROTARY; transition < TRANSITIONS; ++transition)
+    for (int scores = SYMPOW_SCORES_POWER; scores <= SYMPOW_SCORES_RANDOM; ++scores)
+      for (int power = 1; power <= (scores == SYMPOW_SCORES_POWER ? 3 : 1); ++power)
+        for (int form = SYMPOW_FORM_ATTENTION; form <= SYMPOW_FORM_CHUNKED; ++form) {
+          const int has_states = scores != SYMPOW_SCORES_EXPONENTIAL && (transition != HOUSEHOLDER || power == 1);
+          if ((form != SYMPOW_FORM_ATTENTION && !has_states) || (scores == SYMPOW_SCORES_RANDOM && transition != ROTARY))
+            continue;
+          sympow_options options = SYMPOW_OPTIONS_INIT;
+          options.scores = scores, options.power = power, options.form = form, options.threads = 2;
+          options.pairing = SYMPOW_PAIRING_INTERLEAVED, options.features = scores == SYMPOW_SCORES_RANDOM ? 9 : 0;
+          failed |= check_rounding(options) | check_flags(options) | check_stack(options);
+        }
   return failed;
 }

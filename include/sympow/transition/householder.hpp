@@ -110,9 +110,9 @@ class Householder {
   /// Where to split a segment; its begin if one triangle covers it.
   [[nodiscard]] Index split_point(Segment s) const { return products_.split_point(s); }
 
-  /// Transports a leaf: with G = triu(WᵀQ), C = triu(KᵀW, 1) and D = C T
+  /// Transports a leaf: with G = triu(WᵀQ) and C = triu(KᵀW, 1)
   ///
-  ///     logits = KᵀQ - D G,   Q ← Q - W T G,   K ← K - W Dᵀ
+  ///     logits = KᵀQ - C T G,   Q ← Q - W T G,   K ← K - W (C T)ᵀ
   void move_leaf(Segment segment, Batch<S> queries, Batch<S> keys, Batch<S> logits) const {
     constexpr Index size = detail::triangle_size;
     if (segment.size == 1) {
@@ -122,18 +122,18 @@ class Householder {
     const auto W = w().middleCols(segment.begin, segment.size);
     const auto T = products_.negative_triangle(segment);
     const Index n = segment.size, left = std::min(n, size / 2), right = n - left;
-    S first[size * size], second[size * size], third[size * size];
-    Eigen::Map<Matrix<S>> G(first, n, n), C(second, n, n), X(third, n, n);
+    S first[size * size], second[size * size];
+    Eigen::Map<Matrix<S>> G(first, n, n), C(first, n, n), X(second, n, n);
     detail::set_upper_product(G, W.transpose(), queries);
     G.template triangularView<Eigen::StrictlyLower>().setZero();
-    detail::set_upper_product(C, keys.transpose(), W);
-    C.template triangularView<Eigen::Lower>().setZero();
-    if (logits.size() != 0) detail::set_upper_product(logits, keys.transpose(), queries);
     detail::multiply_upper<false>(X, T, G);
+    if (logits.size() != 0) detail::set_upper_product(logits, keys.transpose(), queries);
     detail::add_product(queries.leftCols(left), W.leftCols(left), X.topLeftCorner(left, left));
     detail::add_product(queries.rightCols(right), W, X.rightCols(right));
+    detail::set_upper_product(C, keys.transpose(), W);  // G is used up
+    C.template triangularView<Eigen::Lower>().setZero();
+    if (logits.size() != 0) detail::multiply_upper<true>(logits, C, X);
     detail::multiply_upper<false>(X, C, T);
-    if (logits.size() != 0) detail::multiply_upper<true>(logits, X, G);
     detail::add_product(keys.leftCols(left), W, X.topRows(left).transpose());
     detail::add_product(keys.rightCols(right), W.rightCols(right), X.bottomRightCorner(right, right).transpose());
   }

@@ -98,7 +98,7 @@ class HouseholderProducts {
  private:
   static constexpr Index compact_tokens = 16;  // longer triangles would accumulate rounding errors
   static constexpr int levels = 2;             // blocks and pairs of blocks
-  static constexpr Index column_block = 96;
+  static constexpr Index column_block = 48;
   static constexpr Index stack_size = 64 * column_block;
 
   // Data of all tokens of a chain.
