@@ -73,7 +73,7 @@ template <class Scalar>
   for (Index j = 0; j < cols; j += most_cols)
     for (Index i = 0; i < rows; i += most_rows) {
       const Index height = std::min(most_rows, rows - i), width = std::min(most_cols, cols - j);
-      Scalar sums[most_rows * most_cols];
+      Scalar sums[size_of(most_rows * most_cols)];
       for (Index k = 0; k < depth; k += stride)
         multiply(k > 0, height, width, std::min(stride, depth - k), A.at(i, k), B.at(k, j),
                  Strided<Scalar*>{sums, 1, height});
