@@ -145,7 +145,8 @@ int main(void) {
       for (int power = 1; power <= (scores == SYMPOW_SCORES_POWER ? 3 : 1); ++power)
         for (int form = SYMPOW_FORM_ATTENTION; form <= SYMPOW_FORM_CHUNKED; ++form) {
           const int has_states = scores != SYMPOW_SCORES_EXPONENTIAL && (transition != HOUSEHOLDER || power == 1);
-          if ((form != SYMPOW_FORM_ATTENTION && !has_states) || (scores == SYMPOW_SCORES_RANDOM && transition != ROTARY))
+          if ((form != SYMPOW_FORM_ATTENTION && !has_states) ||
+              (scores == SYMPOW_SCORES_RANDOM && transition != ROTARY))
             continue;
           sympow_options options = SYMPOW_OPTIONS_INIT;
           options.scores = scores, options.power = power, options.form = form, options.threads = 2;

@@ -1,6 +1,7 @@
 // What the state forms carry from token to token.
 #pragma once
 
+#include <sympow/attention/cost_model.hpp>
 #include <sympow/combinatorics/multi_index.hpp>
 #include <sympow/core/checks.hpp>
 #include <sympow/detail/state_fold.hpp>
@@ -66,7 +67,7 @@ class State {
 
   /// Tokens of a tail unless the caller says otherwise. Among features that are never negative nothing cancels, and to
   /// embed a tail for every token would cost more than it saves.
-  static constexpr Index default_tail = has_nonnegative_entries<F> ? 0 : 32;
+  static constexpr Index default_tail = has_nonnegative_entries<F> ? 0 : detail::default_tail;
 
   /// The empty state for keys in R^d and values in R^e. `frame` is where it starts: that of another state whose
   /// sequence it continues, see `merge`. Throws `DimensionOverflow` if (e + 1) D or the tail does not fit,

@@ -27,7 +27,7 @@ void attention_backward(const F& feature, const BackwardCall<Scalar>& call) {
   using Blocks = KeyBlocksBackward<Scalar, F>;
   const Mask mask = call.options.mask;
   const Index tokens = std::max(call.K.cols(), call.Q.cols() == 0 ? 0 : call.Q.cols() + mask.offset);
-  Segments segments(feature, call, call.buffers.segment, std::min(Blocks::most, std::max<Index>(tokens, 1)),
+  Segments segments(feature, call, call.buffers.segment, std::min(Blocks::block_tokens, std::max<Index>(tokens, 1)),
                     Segments::has_slope(feature));
   Blocks past(feature, call.buffers.blocks);
   past.load(segments, tokens);

@@ -49,7 +49,7 @@ class KeyBlocksBackward {
   using Block = KeyBlockBackward;
 
  public:
-  static constexpr Index most = 96;  ///< tokens of a block
+  static constexpr Index block_tokens = 96;
 
   KeyBlocksBackward(const F& feature, KeyBlocksBackwardBuffers<Scalar>& buffers) : m_(buffers), feature_(feature) {}
 
@@ -64,7 +64,7 @@ class KeyBlocksBackward {
     count_ = 0;
     Frame frame;
     for (Index t = 0; t < tokens; t += s.size()) {
-      s.segment.load_gates({t, std::min(most, tokens - t)});
+      s.segment.load_gates({t, std::min(block_tokens, tokens - t)});
       const Frame start = frame;
       s.load(frame, {t, 0}, s.key_tokens(s.segment.range()));
       keep(s, start);
