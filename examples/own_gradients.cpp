@@ -30,9 +30,7 @@ class SigmoidGates : public KeepsKeys {  // which has the way back of what does 
  public:
   explicit SigmoidGates(VectorXd x) : x_(std::move(x)) {}
   [[nodiscard]] Index length() const { return x_.size(); }
-  [[nodiscard]] double log_decay(Index t) const {
-    return std::min(x_[t], 0.) - std::log1p(std::exp(-std::abs(x_[t])));
-  }
+  [[nodiscard]] double log_decay(Index t) const { return std::min(x_[t], 0.) - std::log1p(std::exp(-std::abs(x_[t]))); }
 
   struct Gradient {
     VectorXd x;  // ∂loss/∂x_t
