@@ -171,9 +171,10 @@ class RangeRef {
 
 namespace detail {
 
-/// The form of a head. One whose queries stand elsewhere than its keys has no state form.
+/// The form of a head.
 inline Form form_of(const ProblemShape& shape, const BatchOptions& options) {
-  if (options.form == Form::automatic && !shape.keeps_state && options.head.mask.offset != 0) return Form::attention;
+  if (options.form == Form::automatic && !shape.keeps_state && !options.head.mask.goes_with_states())
+    return Form::attention;
   return options.form == Form::automatic ? cheapest_form(shape, options.head.costs) : options.form;
 }
 

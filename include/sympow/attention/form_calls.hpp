@@ -97,7 +97,7 @@ constexpr bool check_moves() {
 
 /// Throws `InvalidArgument` unless a state form goes with a mask.
 inline void check_state_mask(const Mask& mask) {
-  if (mask.offset != 0)
+  if (!mask.goes_with_states())
     raise<InvalidArgument>("options: the mask has the offset ", mask.offset, "; a state form takes none, ",
                            mask.is_full ? "use the attention form" : "absorb the earlier keys first");
 }

@@ -25,6 +25,8 @@ struct Diagnostics;  // see diagnostics.hpp
 struct Mask {
   Index offset = 0;      ///< tokens from the first key to the first query
   bool is_full = false;  ///< every query sees every key, earlier and later ones
+  /// Whether a state can stand for the keys that a query sees; if not, there is the attention form alone.
+  [[nodiscard]] constexpr bool goes_with_states() const { return offset == 0; }
   [[nodiscard]] friend bool operator==(const Mask&, const Mask&) = default;
 };
 /// Query i sees the keys j ≤ i + offset, those up to its own token. An offset of T_k - T_q lets the last query see all

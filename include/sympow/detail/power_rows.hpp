@@ -68,7 +68,8 @@ template <class Scalar>
 struct RowBuffers {
   Panel<Scalar> sums, residues, partial, denominators, denominator_residues, denominator_partial, weights, scores,
       finite_values, values;
-  Panel<double> levels, least, noise, absolute;
+  Panel<double> levels, noise, absolute;
+  Panel<double> heaviest;  ///< log2 of the largest weight of each row, or less
 };
 
 /// The values of a segment's keys with 0 for what is not finite: 0 · NaN must not reach a row that does not see it.
@@ -126,7 +127,7 @@ class PowerRows {
       (*panel)(rows);
     memory.weights(std::max(keys, rows)), memory.scores(std::max(keys, rows), rows_at_once);
     if (rows >= columns_worth_packing) memory.values(e * std::max(keys, rows));
-    for (auto* panel : {&memory.levels, &memory.least, &memory.noise, &memory.absolute}) (*panel)(rows);
+    for (auto* panel : {&memory.levels, &memory.heaviest, &memory.noise, &memory.absolute}) (*panel)(rows);
   }
 
   [[nodiscard]] bool divides() const { return kind_ != RowKind::sums; }
@@ -144,7 +145,7 @@ class PowerRows {
     const WeightedKeys<Scalar> keys = segment.keys();
     const double room = headroom_for(keys.extent.largest);
     is_large_ = headroom_for(std::max(past.largest_value, keys.extent.largest)) > 0;
-    double *const levels = memory_.levels(n_).data(), *const least = memory_.least(n_).data();
+    double *const levels = memory_.levels(n_).data(), *const heaviest = memory_.heaviest(n_).data();
     double level = past.level, weight = past.weight, smallest = -log2_zero;
     for (Index i = 0; i < n_; ++i) {
       if (i < keys.size) {
@@ -152,12 +153,12 @@ class PowerRows {
         level = std::max(level, keys.exponents[i] + own);
         weight = std::max(weight, keys.exponents[i]);
       }
-      levels[i] = level, least[i] = weight;
+      levels[i] = level, heaviest[i] = weight;
       if (past.slack == 0) continue;
-      least[i] = std::max(i < keys.size ? keys.exponents[i] : log2_zero, weight - past.slack);
-      if (begin_ <= i && i < end_) smallest = std::min(smallest, least[i]);
+      heaviest[i] = std::max(i < keys.size ? keys.exponents[i] : log2_zero, weight - past.slack);
+      if (begin_ <= i && i < end_) smallest = std::min(smallest, heaviest[i]);
     }
-    if (past.slack > 0) std::fill(least + begin_, least + end_, smallest);
+    if (past.slack > 0) std::fill(heaviest + begin_, heaviest + end_, smallest);
     for (Index i = begin_, end = 0; i < end_; i = end) {
       const Index most = std::min(begin_ + ((i - begin_) / rows_at_once + 1) * rows_at_once, end_);
       for (end = i + 1; end < most; ++end)
@@ -198,7 +199,7 @@ class PowerRows {
   }
 
   /// Log2 of weights that no row sees any more, which the row of the smallest weights decides.
-  [[nodiscard]] double horizon() const { return memory_.least(n_)[begin_] + negligible_weight<Scalar, F>; }
+  [[nodiscard]] double horizon() const { return memory_.heaviest(n_)[begin_] + negligible_weight<Scalar, F>; }
 
   /// All of some keys, which decay by e^between on their way to the segment's time 0.
   void add_keys(const F& feature, const WeightedKeys<Scalar>& keys, const LogGate& between,
@@ -238,7 +239,7 @@ class PowerRows {
     flush();
     Index end = begin_;
     constexpr double room = std::numeric_limits<Scalar>::max_exponent / 2;  // that the sums may have been given
-    while (end < end_ && weight.exponent + room - memory_.least(n_)[end] > negligible_weight<Scalar, F>) ++end;
+    while (end < end_ && weight.exponent + room - memory_.heaviest(n_)[end] > negligible_weight<Scalar, F>) ++end;
     for (Index i = begin_; i < end; ++i) {
       const double factor = weight.fraction * nearest_power_of_two<double>(weight.exponent - memory_.levels(n_)[i]);
       memory_.noise(n_)[i] += noise[i] * factor;
