@@ -1,4 +1,4 @@
-# The library as its users meet it: installed and found by find_package, and as a subdirectory of their project.
+# The library as its users meet it: installed and found by find_package, as a subdirectory of their project, and out of an archive.
 # cmake -D BUILD=<build folder> -D COMPILER=... -D GENERATOR=... -D EIGEN=<Eigen3_DIR> -D FLAGS=... -D SCRATCH=... -P check_package.cmake
 cmake_minimum_required(VERSION 3.25)
 
@@ -24,6 +24,13 @@ run(${CMAKE_COMMAND} --install ${BUILD} --prefix ${SCRATCH}/prefix)
 consume(find_package -D CMAKE_PREFIX_PATH=${SCRATCH}/prefix)
 consume(add_subdirectory -D SYMPOW_AS_SUBDIRECTORY=ON)
 
+# An archive of the last commit, where the sources are a checkout.
+cmake_path(GET tests PARENT_PATH sources)
+if(EXISTS ${sources}/.git)
+  run(git -C ${sources} archive --prefix=sympow/ --output=${SCRATCH}/sympow.tar.gz HEAD)
+  consume(fetch_content -D SYMPOW_AS_SUBDIRECTORY=ON -D SYMPOW_ARCHIVE=file://${SCRATCH}/sympow.tar.gz)
+endif()
+
 # A program in C finds the C interface where there is no Eigen.
 if(EXISTS ${SCRATCH}/prefix/include/sympow.h)
   message(STATUS "consumer: C")
@@ -47,6 +54,16 @@ if(PKG_CONFIG)
   endif()
   if(EXISTS ${folder}/sympow_c.pc)
     run(sh -c "cc -std=c11 ${tests}/c/program.c $(${PKG_CONFIG} --cflags --libs sympow_c) -lm -o ${SCRATCH}/c_by_pkg_config")
+  endif()
+  # The same where the folder of libraries is Debian's.
+  set(deep ${SCRATCH}/deep)
+  run(${CMAKE_COMMAND} -S ${sources} -B ${deep}/build -G ${GENERATOR} -D CMAKE_CXX_COMPILER=${COMPILER} -D Eigen3_DIR=${EIGEN} -D SYMPOW_CUDA=OFF
+    -D SYMPOW_BUILD_TESTS=OFF -D SYMPOW_BUILD_EXAMPLES=OFF -D SYMPOW_BUILD_BENCH=OFF -D CMAKE_INSTALL_LIBDIR=lib/x86_64-linux-gnu)
+  run(${CMAKE_COMMAND} --install ${deep}/build --prefix ${deep} --component Unspecified)
+  execute_process(COMMAND ${PKG_CONFIG} --variable=prefix ${deep}/lib/x86_64-linux-gnu/pkgconfig/sympow.pc
+    OUTPUT_VARIABLE prefix OUTPUT_STRIP_TRAILING_WHITESPACE COMMAND_ERROR_IS_FATAL ANY)
+  if(NOT EXISTS ${prefix}/include/sympow/sympow.hpp)
+    message(FATAL_ERROR "pkg-config names a folder without headers: ${prefix}")
   endif()
 endif()
 
@@ -73,7 +90,6 @@ function(configure name text)
   run(${CMAKE_COMMAND} -S ${SCRATCH}/${name} -B ${SCRATCH}/${name}/build -G ${GENERATOR} -Wno-dev -D CMAKE_CXX_COMPILER=${COMPILER}
     -D Eigen3_DIR=${EIGEN} -D CMAKE_PREFIX_PATH=${SCRATCH}/prefix -D SYMPOW_CUDA=OFF)
 endfunction()
-cmake_path(GET tests PARENT_PATH sources)
 
 # Around the sources: a project with an Eigen target of its own, and one that exports what links with each of our targets.
 configure(own_eigen "cmake_minimum_required(VERSION 3.25)
@@ -119,5 +135,15 @@ foreach(file IN LISTS targets)
   file(STRINGS ${file} folders REGEX "^ +INTERFACE_INCLUDE_DIRECTORIES")
   if(NOT folders)
     message(FATAL_ERROR "${file} names headers in a file set alone")
+  endif()
+endforeach()
+
+# Packages that name a version name that of the library.
+file(STRINGS ${sources}/CMakeLists.txt version REGEX "^project\\(sympow VERSION ")
+string(REGEX MATCH "[0-9.]+" version "${version}")
+foreach(file IN ITEMS vcpkg/vcpkg.json conda/recipe.yaml debian/changelog)
+  file(STRINGS ${sources}/packaging/${file} line REGEX "version: \"|\"version\":|^sympow-attention " LIMIT_COUNT 1)
+  if(NOT line MATCHES "[\"(]${version}[-\"]")
+    message(FATAL_ERROR "packaging/${file} is not of version ${version}: ${line}")
   endif()
 endforeach()
