@@ -256,6 +256,31 @@ TEST_CASE("sizes that no state has are refused before anything is touched", "[at
   REQUIRE(rows == std::vector<float>(rows.size(), 7.f));
 }
 
+TEST_CASE("what a transition says of an empty frame is heard before anything is touched", "[attention]") {
+  struct Refusing : KeepsKeys {
+    bool refuses = false;
+    [[nodiscard]] Index length() const { return Dynamic; }
+    [[nodiscard]] double log_decay(Index) const { return 0; }
+    void check_frame(const Frame&, Index d) const {
+      if (refuses) throw FrameMismatch("no frame of " + std::to_string(d) + " rows");
+    }
+  };
+  std::vector<Refusing> transitions(2);
+  transitions[1].refuses = true;
+  const Matrix<float> x = Matrix<float>::Random(4, 10);
+  const auto in = Heads<const float>::bhtd(x.data(), 1, 2, 5, 4);
+  for (const Form form : {Form::recurrent, Form::chunked}) {
+    Matrix<float> y = Matrix<float>::Constant(4, 10, 7);
+    const auto call = [&] {
+      attend(Power{}, transitions,
+             {.Q = in, .K = in, .V = in, .Y = Heads<float>::bhtd(y.data(), 1, 2, 5, 4), .options = {.form = form}});
+    };
+    REQUIRE_THROWS_WITH(call(), "sequence 0, head 1: no frame of 4 rows");
+    REQUIRE_THROWS_AS(call(), FrameMismatch);
+    CHECK((y.array() == 7).all());
+  }
+}
+
 TEST_CASE("what a callable throws arrives as the type that it is", "[attention]") {
   struct Own : ShapeMismatch {
     using ShapeMismatch::ShapeMismatch;

@@ -296,8 +296,12 @@ class CheckedBatch {
         const GroupPlan of_group = plan(n);
         cost_ += of_group.cost;
         if constexpr (FiniteFeatureMap<F>)
-          if (!states_ && of_group.form != Form::attention)
+          if (!states_ && of_group.form != Form::attention) {
             StateAccess::check_sizes<State<Scalar, F>>(feature_, call.Q.dimension(), call.V.dimension());
+            transitions.with(n, [&](const TransitionView<Scalar>& transition) {
+              transition.check_frame(Frame{}, call.Q.dimension());
+            });
+          }
       });
   }
 
