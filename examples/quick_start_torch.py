@@ -1,16 +1,15 @@
 """sympow in PyTorch: a call with gradients, a state, and tokens one at a time."""
 
+import importlib.util
 import sys
 
-try:
-    import torch
-except ImportError:
+if importlib.util.find_spec("torch") is None:
     print("PyTorch is not installed for", sys.executable, "- pip install '.[torch]' brings it")
     sys.exit(77)
 
+import torch
 import sympow.torch
 
-torch.manual_seed(1)
 B, T, H, d = 2, 1024, 4, 32
 q, k, v = (torch.randn(B, T, H, d, requires_grad=True) for _ in range(3))
 log_gates = torch.nn.functional.logsigmoid(torch.randn(B, T, H) + 6)
@@ -22,7 +21,7 @@ rows.square().sum().backward()
 # The next token, against a state that stays in the library: it costs as much as the first one.
 live = sympow.torch.state_of(state, q, k, v, power=2)
 q1, k1, v1 = (torch.randn(B, 1, H, d) for _ in range(3))
-row = sympow.torch.decode(q1, k1, v1, live)
+row = sympow.torch.decode(q1, k1, v1, live, log_gates=log_gates[:, -1:])
 
 print("rows", tuple(rows.shape), "next", tuple(row.shape), "gradient of the keys", float(k.grad.norm()))
 assert torch.isfinite(rows).all() and torch.isfinite(row).all() and float(k.grad.norm()) > 0

@@ -528,7 +528,7 @@ class Attention:
 
     scores         "power": κ(x) = x^P; "exponential": exp x, softmax, without states; "random": random features, whose
                    scores are exp x in the mean: an estimate of softmax that has states
-    power          P, 1 … 8; looked at for powers alone
+    power          P, 1 … 8; looked at for powers alone; odd ones give sums, see normalisation
     normalisation  "default": normalised where no score is negative, so for even powers and exponential scores;
                    "normalised", "unnormalised", or "signed" of odd powers, whose sums can vanish
     form           "automatic": the one that should be the fastest; "attention": every query with every key, no states;
@@ -597,7 +597,8 @@ class Attention:
         queries        [B, T, H, d], float32 or float64
         keys           [B, T, Hk, d], of the queries' type; query head h reads key head ⌊h Hk / H⌋
         values         [B, T, Hk, e], of the queries' type
-        log_gates      [B, T, Hk] or [B, T, H]: log γ ≤ 0, -∞ allowed; float32 or float64, as other parameters
+        log_gates      [B, T, Hk] or [B, T, H]: log γ ≤ 0, -∞ allowed, under exponential scores of any sign; float32 or
+                       float64, as other parameters
         theta          [d/2], or [rotary_dim/2]: rates of rotary positions, radians per token; of n axes [n, d/2]
         beta           [B, T, Hk] or [B, T, H], only with theta; None: all 1; of n axes [B, T, Hk, n] or [B, T, H, n], what
                        each coordinate of positions grows by: np.diff(positions, axis=1, prepend=0)

@@ -383,7 +383,8 @@ def attention(queries: Tensor, keys: Tensor, values: Tensor, *, log_gates: Tenso
     queries       [B, T, H, d], float32 or float64; on a GPU bfloat16, float16 or float32
     keys          [B, T, Hk, d], of the queries' type; query head h reads key head ⌊h Hk / H⌋
     values        [B, T, Hk, e], of the queries' type
-    log_gates     [B, T, Hk] or [B, T, H]: log γ ≤ 0, as logsigmoid makes them; float32 or float64, as other parameters
+    log_gates     [B, T, Hk] or [B, T, H]: log γ ≤ 0, as logsigmoid makes them, under exponential scores of any sign; float32 or
+                  float64, as other parameters
     theta         [d/2], or [rotary_dim/2]: rates of rotary positions, radians per token; of n axes [n, d/2]
     beta          [B, T, Hk] or [B, T, H], only with theta; None: all 1; of n axes [B, T, Hk, n] or [B, T, H, n], what each
                   coordinate of positions grows by
@@ -403,8 +404,9 @@ def attention(queries: Tensor, keys: Tensor, values: Tensor, *, log_gates: Tenso
     are, and a state comes as float32; powers and sizes are those that the library has there, see `sympow_attend` in
     sympow.h.
 
-    Raises what `sympow.Attention` and its calls do: `sympow.SympowError`, whose text names the argument, what it is and
-    what it must be.
+    Odd powers give sums, even ones weighted means, see `normalisation`. Raises what `sympow.Attention` and its calls do:
+    `sympow.SympowError`, whose text names the argument, what it is and what it must be; for an option of another type
+    PyTorch's RuntimeError.
     """
     tensors, sizes = _tensors_of((queries, keys, values, log_gates, theta, beta, lengths, channel_gates, householder,
                                   strengths), state, layout, cu_seqlens)

@@ -25,7 +25,7 @@ class ConformalSympow(nn.Module):
     heads      of the queries
     key_heads  of keys and values, each for heads / key_heads of the queries; None: as many
     d          numbers of a query, key or value; None: d_model / heads
-    power      P, not looked at for softmax
+    power      P, not looked at for softmax; odd ones give sums, which grow with the number of tokens
     gate_bias  what b begins with
     longest    tokens after which the slowest pair of a key has turned once
 
