@@ -111,7 +111,7 @@ struct DimensionOverflow : std::overflow_error {
 
 namespace SYMPOW_NAMESPACE::detail {
 
-inline constexpr const char* log_gate_rule = ", must be at most 0 and a number: log gamma of a gate in [0, 1]";
+inline constexpr const char* log_gate_rule = ", must be at most 0: the logarithm of a gate in [0, 1], not the gate";
 
 /// A part of a message: words, or a number in the fewest digits that read back as it.
 class Part {
