@@ -130,7 +130,7 @@ struct FormCalls {
                          const Options& options, const HeadGroup& group = {},
                          OptionalRef<const Visitor<Index>> visit_chunk = {})
     requires FiniteFeatureMap<F>;
-  /// The same two where a batch has made their checks.
+  /// `attention` and `from_state` without their checks, for a batch that has made them.
   static void run_attention(RowKind kind, const F& feature, const View& transition, const Input& Q, const Input& K,
                             const Input& V, const Rows& output, Workspace<Scalar>& workspace, const Options& options);
   static void run_from_state(Form form, RowKind kind, const F& feature, const View& transition, const Input& Q,

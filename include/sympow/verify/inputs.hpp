@@ -147,9 +147,9 @@ class Inputs {
   }
   /// a ≤ b; if not, a is shown beside b.
   void at_most(const S& a, const S& b, const std::string& words = {}) { is(a <= b, a, b, words); }
-  /// Something that must be so.
+  /// A condition that must hold.
   void is(bool so, const std::string& words = {}) { equal(S(so ? 1 : 0), S(1), words); }
-  /// The same of two numbers, which are shown if it is not.
+  /// A condition on two numbers, which are shown if it fails.
   void is(bool so, const S& left, const S& right, const std::string& words = {}) {
     compares_ = true;
     if (!so) differ(left, right, words);
