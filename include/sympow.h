@@ -170,8 +170,9 @@ typedef struct sympow_options {
   int64_t rotary_dim;  ///< channels that rotary turns, the first ones of a head, paired among themselves [0: all d]
   int64_t features;    ///< D, random features [0]: at least 1 with SYMPOW_SCORES_RANDOM, else 0
   int64_t seed;        ///< of their W, at least 0 [1]: equal seeds give equal W on every machine, up to rounding
+  int64_t window;      ///< tokens up to its own that a query sees [0: all], of the attention form and the causal mask
 } sympow_options;
-#define SYMPOW_OPTIONS_INIT {sizeof(sympow_options), 0, 2, 0, 0, 0, -1, 0, 0, 0, 0, 0, -1, 1.0, 0, 0, 1}
+#define SYMPOW_OPTIONS_INIT {sizeof(sympow_options), 0, 2, 0, 0, 0, -1, 0, 0, 0, 0, 0, -1, 1.0, 0, 0, 1, 0}
 
 /// Feature map, normalisation, form and mask, checked: immutable. Random features are drawn by the first call with keys
 /// of a d, 8 D d² operations, and kept: 8 D d bytes.

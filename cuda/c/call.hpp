@@ -100,7 +100,7 @@ inline void check_settings(const Settings& settings) {
   check(settings.scores.power > 0,
         "options->scores is not SYMPOW_SCORES_POWER; on a CUDA device there are powers alone");
   check(settings.options.head.mask == causal(),
-        "options->mask or offset is not the default; on a CUDA device a query sees the keys up to its own");
+        "options->mask, offset or window is not the default; on a CUDA device a query sees the keys up to its own");
   check(settings.rotary_dim == 0, "options->rotary_dim is given; on a CUDA device rotary turns all channels");
   check(!settings.options.head.check_finite,
         "options->check_finite is 1, and nothing looks at entries on a CUDA device; must be 0");

@@ -395,9 +395,9 @@ TEST_CASE("a mask or costs that no form takes are refused before anything is tou
   check_untouched(batch, states, [&] {
     const BatchOptions shifted{.head = {.mask = causal(3)}}, chunks{.form = Form::chunked, .head = {.mask = full(3)}};
     REQUIRE_THROWS_WITH(call(batch.transitions(), shifted, states),
-                        contains("offset 3; a state form takes none, absorb"));
+                        contains("a causal mask with the offset 3 does not go with a state; absorb"));
     REQUIRE_THROWS_WITH(call(rotary(batch.theta, Pairing::interleaved), chunks),
-                        contains("offset 3; a state form takes none, use the attention"));
+                        contains("a full mask with the offset 3 does not go with a state; use the attention"));
     REQUIRE_THROWS_WITH(call(batch.transitions(), {.head = {.mask = full()}}),
                         contains("sequence 0, head 0: options: a full"));
     REQUIRE_THROWS_WITH(call(batch.transitions(), {.head = {.costs = {.score = -1}}}),

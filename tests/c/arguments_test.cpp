@@ -102,6 +102,7 @@ TEST_CASE("options that no attention has", "[c]") {
                   "options->features is 0, must be at least 1");
   refuses_options([](O& o) { o.scores = SYMPOW_SCORES_RANDOM, o.features = 9, o.seed = -1; }, SYMPOW_INVALID_ARGUMENT,
                   "options->seed is -1, must be at least 0");
+  refuses_options([](O& o) { o.window = -1; }, SYMPOW_INVALID_ARGUMENT, "options->window is -1, must be at least 0");
   refuses_options([](O& o) { o.normalisation = -1; }, SYMPOW_INVALID_ARGUMENT, "options->normalisation is -1");
   refuses_options([](O& o) { o.power = 3, o.normalisation = SYMPOW_NORMALISED; }, SYMPOW_INVALID_ARGUMENT,
                   "odd powers have scores of either sign");

@@ -420,16 +420,16 @@ TEST_CASE("arrays of any order and side by side give the bits of dense ones", "[
   REQUIRE(one.Y == expected);
 }
 
-TEST_CASE("masks: queries elsewhere than keys, and full", "[c]") {
+TEST_CASE("masks: queries elsewhere than keys, full, and a window", "[c]") {
   CBatch<double> batch(1, 9, 2, 2, 2);
   batch.Q = Tensor<double>({1, 4, 2, 4}), batch.Y = Tensor<double>({1, 4, 2, 3}, 7);
   Random random(5);
   batch.Q.fill(random);
   auto Y = batch.Y;
-  for (const bool is_full : {false, true}) {
+  for (const Mask mask : {causal(5), full(5), sliding_window(3, 5)}) {
     sympow_options options = turning_options();
-    options.mask = is_full ? SYMPOW_MASK_FULL : SYMPOW_MASK_CAUSAL;
-    options.offset = 5;
+    options.mask = mask.is_full ? SYMPOW_MASK_FULL : SYMPOW_MASK_CAUSAL;
+    options.offset = mask.offset, options.window = mask.window == Mask::unlimited ? 0 : mask.window;
     Attention attention;
     REQUIRE(said(sympow_attention_create(&options, &attention)) == well);
     const sympow_inputs in = batch.inputs({.theta = true});
@@ -441,7 +441,7 @@ TEST_CASE("masks: queries elsewhere than keys, and full", "[c]") {
             .V = batch.heads(batch.V),
             .Y = batch.heads(Y),
             .workspaces = workspaces,
-            .options = {.head = {.mask = {5, is_full}}}});
+            .options = {.head = {.mask = mask}}});
     REQUIRE(batch.Y == Y);
   }
 }

@@ -64,17 +64,41 @@ TEST_CASE("gradients through blocks of attention are those of the definition", "
   }
 }
 
+TEST_CASE("gradients in a sliding window are those of the definition", "[gradient]") {
+  const auto check_in = [&](Index T, Index window) {
+    CAPTURE(T, window);
+    Random random(6);
+    const Problem<double> x(random, d, e, T, .02);
+    const auto& p = x.parameters;
+    const auto check = [&](auto norm, const auto& feature, const Kind& kind, const auto& transition) {
+      check_forms<decltype(norm)>(feature, transition, x, kind, {.mask = sliding_window(window)});
+    };
+    const auto turned = decay(p.log_gamma) * rotary(p.theta, p.beta, Pairing::half_split);
+    const Kind rates{"rates", Steps::rates, Pairing::half_split};
+    check(Normalized{}, SymmetricPower<2>{}, rates, turned);
+    check(Normalized{}, Exponential{}, rates, turned);
+    check(Unnormalized{}, Linear{}, {"decay"}, decay(p.log_gamma));
+    check(Unnormalized{}, SymmetricPower<3>{}, {"reflections", Steps::mixing}, householder(p.w, p.strengths));
+    check(Normalized{}, Exponential{}, {"channels", Steps::channels}, channel_decay(p.log_a));
+    check(Normalized{}, Squares{}, rates, turned);
+    check(Normalized{}, ClosedSquares{}, {"decay"}, decay(p.log_gamma));
+  };
+  for (const Index window : {1, 3, 20, 95, 96, 130, 1000}) check_in(220, window);
+  check_in(7, 3);
+}
+
 TEST_CASE("gradients of queries that stand elsewhere than their keys are those of the definition", "[gradient]") {
   Random random(4);
-  for (const Mask mask : {causal(10), causal(-4), causal(25)}) {
-    CAPTURE(mask.offset);
+  for (const Mask mask : {causal(10), causal(-4), causal(25), sliding_window(6, 10), sliding_window(3, -4)}) {
+    CAPTURE(mask.offset, mask.window);
     const auto x = Problem<double>::seen(random, d, e, 20, 30, mask.offset);
     const auto& p = x.parameters;
     const Options options{.mask = mask};
     check_forms<Normalized>(Exponential{}, decay(p.log_gamma) * rotary(p.theta, p.beta, Pairing::half_split), x,
                             {"rates", Steps::rates, Pairing::half_split}, options);
     check_forms<Normalized>(SymmetricPower<2>{}, decay(p.log_gamma), x, {"decay"}, options);
-    check_forms<Unnormalized>(Linear{}, channel_decay(p.log_a), x, {"channels", Steps::channels}, options);
+    if (mask.window == Mask::unlimited)
+      check_forms<Unnormalized>(Linear{}, channel_decay(p.log_a), x, {"channels", Steps::channels}, options);
     check_forms<Unnormalized>(Linear{}, householder(p.w, p.strengths), x, {"reflections", Steps::mixing}, options);
   }
 }

@@ -29,7 +29,7 @@ void check_forms(const F& feature, const A& transition, const Problem<Scalar>& x
   require_by_rule(definition.worst(found_in(by_attention), 0));
   constexpr bool has_way_back = F::score != Score::embedded || FeatureMapWithVjp<F>;
   if constexpr (has_state_forms<F, A> && has_way_back) {
-    if (options.mask.offset != 0) return;
+    if (!options.mask.goes_with_states()) return;
     for (const Index chunk : chunks) {
       CAPTURE(chunk);
       options.chunk = chunk;

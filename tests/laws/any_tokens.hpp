@@ -95,12 +95,16 @@ inline void reflect(Random& random, Tokens& tokens) {
       T, [&] { return random.uniform() < .2 ? static_cast<double>(random.integer(0, 2)) : random.uniform(0, 2); });
 }
 
-/// A mask under which queries and keys differ in number, or all see all.
+/// A mask under which queries and keys differ in number, all see all, or a query sees the last keys.
 inline void set_mask(Random& random, Tokens& tokens) {
   const Index T = tokens.size(), first = random.integer(0, T);
   const double kind = random.uniform();
   if (kind < .2) {  // queries before the first key
     tokens.mask = causal(-first);
+    return;
+  }
+  if (kind > .75 && tokens.log_a.size() == 0) {
+    tokens.mask = sliding_window(random.uniform() < .5 ? random.integer(1, 8) : random.integer(1, T + 1));
     return;
   }
   tokens.mask = kind < .6 ? causal(first) : full();

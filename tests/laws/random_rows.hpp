@@ -155,7 +155,7 @@ class Case {
     constexpr bool is_batched = sees_all || A::key_action == KeyAction::none;  // which a batch does not look at
     if constexpr (is_batched) note_bits("attend, attention", by_attend(Form::attention), result.Y);
     if constexpr (has_state_forms<F, A>) {
-      if (tokens_.mask.offset != 0) return;
+      if (!tokens_.mask.goes_with_states()) return;
       const Index d = K.rows(), e = V.rows();
       StateOf literal(feature_, d, e, 0), tailed(feature_, d, e), by_chunks = tailed;
       result.Y = recurrent<Normalization>(feature_, transition, Q, K, V, literal, options(result));

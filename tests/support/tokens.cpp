@@ -107,17 +107,18 @@ ReferenceRows reference_rows(int P, const Tokens& tokens, bool means, AngleSums 
       const Vector<Real> w = tokens.w.col(t).cast<Real>();
       K.leftCols(before) -= static_cast<Real>(tokens.strength[t]) * w * (w.transpose() * K.leftCols(before)).eval();
     }
-    const Index i = t - tokens.mask.offset, seen = tokens.mask.is_full ? n : std::min(t + 1, n);
+    const Index i = t - tokens.mask.offset, seen = tokens.mask.is_full ? n : std::min(t + 1, n),
+                first = std::clamp<Index>(t - tokens.mask.window + 1, 0, std::max<Index>(seen, 0));
     if (i < 0 || i >= T) continue;
     const Real length = Q.col(i).norm();
     const Vector<Real> logits = K.leftCols(seen).transpose() * Q.col(i);
-    rows.largest[i] = seen > 0 && V.rows() > 0 ? V.leftCols(seen).cwiseAbs().maxCoeff() : 0;
+    rows.largest[i] = seen > first && V.rows() > 0 ? V.middleCols(first, seen - first).cwiseAbs().maxCoeff() : 0;
     Real shift = -infinity;  // a mean does not see a common factor
-    for (Index j = 0; j < seen; ++j)
+    for (Index j = first; j < seen; ++j)
       if (P == 0 || logits[j] != 0) shift = std::max(shift, P == 0 ? log_b[j] + logits[j] : log_b[j]);
     if (!means || std::isinf(shift)) shift = 0;
     Real age = 0;
-    for (Index j = 0; j < seen; ++j) {
+    for (Index j = first; j < seen; ++j) {
       rows.window[i] += std::exp(log_b[j] + log_slowest[j]);
       if (P > 0 && norms[j] == 0) continue;
       const Real b = std::exp(log_b[j] - shift), logit = logits[j], size = length * norms[j];

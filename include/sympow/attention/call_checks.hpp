@@ -7,6 +7,7 @@
 #include <functional>
 #include <limits>
 #include <memory>
+#include <string>
 #include <type_traits>
 #include <vector>
 
@@ -82,6 +83,13 @@ void check_distinct(const char* name, const Range& range) {
   raise<InvalidArgument>(name, ": number ", j, " is the same object as number ", i, ", must be another one");
 }
 
+/// A mask in a message.
+inline std::string in_words(const Mask& mask) {
+  std::string words = mask.is_full ? "a full mask" : "a causal mask";
+  if (mask.window < Mask::unlimited) words += " with a window of " + std::to_string(mask.window);
+  return mask.offset == 0 ? words : words + " with the offset " + std::to_string(mask.offset);
+}
+
 /// Throws `InvalidArgument` for a mask whose queries stand where no token can be, or so far behind the last key that a
 /// transition of any length would be gone through for nothing.
 template <class Scalar>
@@ -124,20 +132,26 @@ void check_call(const TransitionView<Scalar>& transition, std::type_identity_t<M
   const Mask& mask = options.mask;
   check_offset(transition, keys, mask);
   check_size("rows of K", keys.rows(), queries.rows(), "rows of Q");
-  if (mask == causal())
+  if (mask.window < 1)
+    raise<InvalidArgument>("options: the window of the mask is ", mask.window, " tokens, must be at least 1");
+  if (mask.is_aligned())
     check_size("columns of K", keys.cols(), queries.cols(),
                "columns of Q, one a token, unless options.mask says otherwise");
   check_size("columns of V", values.cols(), keys.cols(), "columns of K, one a token");
   const Index tokens = tokens_of(queries, keys, mask);
   if (transition.length() != Dynamic)
     check_size("length of the transition", transition.length(), tokens,
-               mask == causal() ? "columns of Q, one a token; of a T x d matrix give the transpose"
-                                : "tokens of keys and queries under the mask");
+               mask.is_aligned() ? "columns of Q, one a token; of a T x d matrix give the transpose"
+                                 : "tokens of keys and queries under the mask");
   if (transition.key_dimension() != Dynamic)
     check_size("key dimension of the transition", transition.key_dimension(), queries.rows(),
                "rows of Q, whose tokens are columns; of a T x d matrix give the transpose");
   check_gates<F>(transition, tokens);
+  if (mask.window < Mask::unlimited && F::score != Score::exponential && transition.key_action() == KeyAction::scale)
+    raise<InvalidArgument>("options: a sliding window does not go with channel decay of powers");
   if (mask.is_full) {
+    if (mask.window < Mask::unlimited)
+      raise<InvalidArgument>("options: the mask is full and has a window of ", mask.window, ", must be one of them");
     if (mask.offset < 0)
       raise<InvalidArgument>("options: the offset of a full mask is ", mask.offset, ", must not be negative");
     if (transition.key_action() != KeyAction::none && transition.key_action() != KeyAction::turn)

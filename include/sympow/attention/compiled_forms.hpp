@@ -30,8 +30,7 @@
 
 /// Without the calls: what maps with an embedded score have in common.
 #define SYMPOW_PASSES(LINKAGE, Scalar, ...)                                   \
-  LINKAGE template struct sympow::detail::AttentionForm<Scalar, __VA_ARGS__>; \
-  LINKAGE template struct sympow::detail::StateForms<Scalar, __VA_ARGS__>;    \
+  LINKAGE template struct sympow::detail::ForwardPasses<Scalar, __VA_ARGS__>; \
   LINKAGE template struct sympow::detail::StateOperations<Scalar, __VA_ARGS__>;
 
 /// DO(LINKAGE, Scalar, map) of the feature maps that the library `sympow::forms` holds, and of powers that few have a

@@ -13,9 +13,8 @@
   LINKAGE template struct sympow::detail::GradientCalls<Scalar, __VA_ARGS__>;
 
 /// Without the calls: what maps with an embedded score have in common.
-#define SYMPOW_BACKWARD_PASSES(LINKAGE, Scalar, ...)                         \
-  LINKAGE template struct sympow::detail::AttentionVjp<Scalar, __VA_ARGS__>; \
-  LINKAGE template struct sympow::detail::ChunkedVjp<Scalar, __VA_ARGS__>;
+#define SYMPOW_BACKWARD_PASSES(LINKAGE, Scalar, ...) \
+  LINKAGE template struct sympow::detail::BackwardPasses<Scalar, __VA_ARGS__>;
 
 /// Those of the maps in `SYMPOW_ALL_FORMS`.
 #define SYMPOW_ALL_GRADIENTS(LINKAGE, Scalar)            \

@@ -44,7 +44,7 @@ template <class Scalar, int P>
     detail::raise<FrameMismatch>("device_state: a GPU turns keys by d/2 angles, those of the state turn otherwise");
   State<Scalar, SymmetricPower<P>> copy = state;
   auto& content = detail::StateAccess::content(copy);
-  detail::StateOperations<Scalar, SymmetricPower<P>>::fold(copy.feature(), content);
+  detail::fold_state(copy.feature(), content);
   content.sums.make_dense();
   content.sums.settle();
   const auto& S = content.sums.S;

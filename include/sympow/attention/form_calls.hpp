@@ -98,8 +98,9 @@ constexpr bool check_moves() {
 /// Throws `InvalidArgument` unless a state form goes with a mask.
 inline void check_state_mask(const Mask& mask) {
   if (!mask.goes_with_states())
-    raise<InvalidArgument>("options: the mask has the offset ", mask.offset, "; a state form takes none, ",
-                           mask.is_full ? "use the attention form" : "absorb the earlier keys first");
+    raise<InvalidArgument>(
+        "options: ", in_words(mask), " does not go with a state; ",
+        mask.is_full || mask.offset == 0 ? "use the attention form" : "absorb the earlier keys first");
 }
 
 /// Whether a state form goes with these types; false after a sentence.
@@ -171,12 +172,13 @@ void FormCalls<Scalar, F>::run_attention(RowKind kind, const F& feature, const V
   if (options.diagnostics != nullptr) reset(*options.diagnostics, Q.cols());
   const auto slow = factored(transition);
   ForwardCall<Scalar> call{slow ? *slow : transition, kind, options, Q, K, V, Y, memory_of(workspace)};
-  if (!output.tape()) return AttentionForm<Scalar, F>::run(feature, call);
+  using Pass = ForwardPasses<Scalar, PassFeature<Scalar, F>>;
+  if (!output.tape()) return Pass::attention(pass_feature<Scalar>(feature), call);
   TapeContent<Scalar, F>& kept = TapeAccess::begin(*output.tape());
   kept.sums.resize(static_cast<std::size_t>(Y.cols()));
   resize_safely(kept.Y, Y.rows(), Y.cols());
   call.sums = kept.sums.data();
-  AttentionForm<Scalar, F>::run(feature, call);
+  Pass::attention(pass_feature<Scalar>(feature), call);
   kept.Y = Y;
   kept.kind = kind, kept.scale = options.scale, kept.mask = options.mask;
   kept.form = Form::attention;
@@ -218,10 +220,11 @@ void FormCalls<Scalar, F>::run_from_state(Form form, RowKind kind, const F& feat
   call.has_queries = static_cast<bool>(Y);
   call.group = group;
   if (visit_chunk) call.visit_chunk = &*visit_chunk;
+  using Pass = ForwardPasses<Scalar, PassFeature<Scalar, F>>;
   if (form == Form::recurrent)
-    StateForms<Scalar, F>::recurrent(feature, call);
+    Pass::recurrent(pass_feature<Scalar>(feature), call);
   else
-    StateForms<Scalar, F>::chunked(feature, call);
+    Pass::chunked(pass_feature<Scalar>(feature), call);
   if (slow) {  // what the state says of its decays is what the transition says
     for (Index t = 0; t < frames.tokens - before; ++t) log_decay += transition.log_decay(t);
     frames.log_decay = log_decay;

@@ -19,11 +19,9 @@ SavedRows<Scalar> rows_of_tape(const Tape<Scalar, F>& tape, RowKind kind, const 
   check_size("columns of dY", dY.cols(), tape.rows(), "rows of the tape");
   check_size("rows of dY", dY.rows(), kept.Y.rows(), "entries of each row of the tape");
   if (kind != kept.kind) raise<InvalidArgument>("attention_vjp: the rows of the tape were normalized in another way");
-  const auto in_words = [](const Mask& mask) { return mask.is_full ? " of a full mask" : " of a causal mask"; };
   if (options.scale != kept.scale || options.mask != kept.mask)
-    raise<InvalidArgument>("attention_vjp: the tape was made with the scale ", kept.scale, " and the offset ",
-                           kept.mask.offset, in_words(kept.mask), ", the options have ", options.scale, " and ",
-                           options.mask.offset, in_words(options.mask));
+    raise<InvalidArgument>("attention_vjp: the tape was made with the scale ", kept.scale, " and ", in_words(kept.mask),
+                           ", the options have ", options.scale, " and ", in_words(options.mask));
   return {kept.sums.data(), kept.Y.data()};
 }
 
@@ -61,7 +59,7 @@ void set_folded(const F& feature, const StateContent<Scalar>& state, Checkpoint<
     return at.sums.recent.clear(0);
   }
   StateContent<Scalar> copy = state;
-  StateOperations<Scalar, F>::fold(feature, copy);
+  fold_state(feature, copy);
   copy.sums.make_dense();
   copy.sums.recent.clear(0);
   std::swap(at.sums, copy.sums);
@@ -164,7 +162,7 @@ void GradientCalls<Scalar, F>::attention(RowKind kind, const F& feature, OfCall&
                                          const SavedRows<Scalar>& saved) {
   auto call = backward_call<F>(kind, transition, x, to, work, options);
   call.saved = saved;
-  AttentionVjp<Scalar, F>::run(feature, call);
+  BackwardPasses<Scalar, PassFeature<Scalar, F>>::attention(pass_feature<Scalar>(feature), call);
 }
 
 template <class Scalar, FeatureMap F>
@@ -189,7 +187,8 @@ void GradientCalls<Scalar, F>::chunked(RowKind kind, const F& feature, OfCall& t
                                        VjpWorkspace<Scalar>& work, const Options& options)
   requires FiniteFeatureMap<F>
 {
-  using Pass = ChunkedVjp<Scalar, F>;
+  using Pass = BackwardPasses<Scalar, PassFeature<Scalar, F>>;
+  const auto& of_pass = pass_feature<Scalar>(feature);
   ProblemShape shape = head_shape(feature, transition.given(), x.K.cols(), x.K.rows(), x.V.rows());
   shape.keeps_state = true;
   shape.from_nothing = state && state->tokens() == 0;
@@ -210,14 +209,14 @@ void GradientCalls<Scalar, F>::chunked(RowKind kind, const F& feature, OfCall& t
   };
   if (turns && !content.has_gauge) {
     Checkpoint<Scalar> last = first;
-    Pass::absorb(feature, call, given, chunk, last);
+    Pass::absorb(of_pass, call, given, chunk, last);
     set_gauge_at(last, true);
   }
   if (turns) {
-    Pass::run(feature, call, given, chunk, first);
+    Pass::chunked(of_pass, call, given, chunk, first);
     set_gauge_at(first, false);
   } else {
-    Pass::run(feature, call, given, chunk, std::move(first));
+    Pass::chunked(of_pass, call, given, chunk, std::move(first));
   }
   StateGradientAccess::content(adjoint) = std::move(content);
 }

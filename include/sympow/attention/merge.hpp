@@ -66,11 +66,10 @@ template <class Scalar, FiniteFeatureMap F>
 [[nodiscard]] State<Scalar, F> merge(const State<Scalar, F>& left, const State<Scalar, F>& right) {
   detail::check_adjacent(left, right);
   State<Scalar, F> first = left, result = right;
-  using Operations = detail::StateOperations<Scalar, F>;
   auto &before = detail::StateAccess::content(first), &after = detail::StateAccess::content(result);
-  Operations::fold(left.feature(), before);
-  Operations::fold(left.feature(), after);
-  Operations::add(left.feature(), before, after);
+  detail::fold_state(left.feature(), before);
+  detail::fold_state(left.feature(), after);
+  detail::add_state(left.feature(), before, after);
   return result;
 }
 

@@ -1,6 +1,8 @@
 // What a call of any form can choose.
 #pragma once
 
+#include <limits>
+
 #include <sympow/attention/cost_model.hpp>
 
 namespace sympow {
@@ -21,12 +23,20 @@ struct DefaultNormalization {};
 struct Diagnostics;  // see diagnostics.hpp
 
 /// Which keys a query sees. Query i stands at token i + offset, key j at token j; the transition goes on to the last of
-/// them.
+/// them. The query at token t sees the keys first(t), …, end(t) - 1 that exist. Neither falls as t grows.
 struct Mask {
-  Index offset = 0;      ///< tokens from the first key to the first query
-  bool is_full = false;  ///< every query sees every key, earlier and later ones
+  static constexpr Index unlimited = std::numeric_limits<Index>::max() / 4;
+
+  Index offset = 0;          ///< tokens from the first key to the first query
+  bool is_full = false;      ///< every query sees every key, earlier and later ones
+  Index window = unlimited;  ///< tokens up to its own that a query sees
+
+  [[nodiscard]] constexpr Index first(Index t) const { return t - window + 1; }
+  [[nodiscard]] constexpr Index end(Index t) const { return is_full ? unlimited : t + 1; }
+  /// Whether queries stand at their keys, one each.
+  [[nodiscard]] constexpr bool is_aligned() const { return offset == 0 && !is_full; }
   /// Whether a state can stand for the keys that a query sees; if not, there is the attention form alone.
-  [[nodiscard]] constexpr bool goes_with_states() const { return offset == 0; }
+  [[nodiscard]] constexpr bool goes_with_states() const { return offset == 0 && window == unlimited; }
   [[nodiscard]] friend bool operator==(const Mask&, const Mask&) = default;
 };
 /// Query i sees the keys j ≤ i + offset, those up to its own token. An offset of T_k - T_q lets the last query see all
@@ -36,6 +46,9 @@ struct Mask {
 /// Every query sees every key, from `offset` tokens after the first of them on. For transitions without decay that
 /// leave keys alone or turn them: what a gate forgets has a direction.
 [[nodiscard]] constexpr Mask full(Index offset = 0) { return {offset, true}; }
+/// Query i sees the last `window` keys up to its own token, i + offset - window < j ≤ i + offset. It has the attention
+/// form alone, at a cost of T · window.
+[[nodiscard]] constexpr Mask sliding_window(Index window, Index offset = 0) { return {offset, false, window}; }
 
 /// Run-time choices of a call.
 struct Options {

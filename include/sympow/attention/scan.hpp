@@ -27,7 +27,7 @@ void advance_frame(const TransitionView<Scalar>& transition, Frame& frame, Segme
 /// Folds the tail of a state and gives it another size.
 template <class Scalar, class F>
 void set_tail(State<Scalar, F>& state, Index tail) {
-  StateOperations<Scalar, F>::fold(state.feature(), StateAccess::content(state));
+  fold_state(state.feature(), StateAccess::content(state));
   StateAccess::content(state).sums.recent.clear(tail);
 }
 
@@ -91,7 +91,7 @@ void scan(RowKind kind, const F& feature, const TransitionView<Scalar>& transiti
   };
   const auto merge_one = [&](Index s) {
     check_adjacent(before(s), part(s));
-    StateOperations<Scalar, F>::add(feature, StateAccess::content(before(s)), StateAccess::content(part(s)));
+    add_state(feature, StateAccess::content(before(s)), StateAccess::content(part(s)));
     std::swap(before(s + 1), part(s));
   };
   const auto read_one = [&](Index s, Workspace<Scalar>& work) {

@@ -117,7 +117,7 @@ class ScanVjp {
   }
   // `state` goes on by segment s.
   void merge_one(StateType& state, Index s) {
-    StateOperations<Scalar, F>::add(feature_, StateAccess::content(state), StateAccess::content(part(s)));
+    add_state(feature_, StateAccess::content(state), StateAccess::content(part(s)));
   }
 
   // Keeps states on the way to segment `end`, and returns that before it.
@@ -200,10 +200,11 @@ class ScanVjp {
         read.clear();
         adjoint_before(s).sums.clear();
         adjoint_before(s).gauge = gauge;
-        ChunkedVjp<Scalar, F>::rows(feature_, call, {load, 1, 0, adjoint_before(s), &read}, own.size, std::move(first));
+        BackwardPasses<Scalar, F>::rows(feature_, call, {load, 1, 0, adjoint_before(s), &read}, own.size,
+                                        std::move(first));
       } else {
-        ChunkedVjp<Scalar, F>::run(feature_, call, {load, 1, 0, adjoint_before(s + 1), &read}, own.size,
-                                   std::move(first));
+        BackwardPasses<Scalar, F>::chunked(feature_, call, {load, 1, 0, adjoint_before(s + 1), &read}, own.size,
+                                           std::move(first));
       }
     });
   }

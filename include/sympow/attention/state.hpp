@@ -9,9 +9,11 @@
 namespace SYMPOW_NAMESPACE {
 namespace detail {
 
-/// What is done to states, compiled once for a scalar type and a feature map. A map without an embedding has none.
+/// What is done to states, compiled once for a scalar type and a feature map, see `PassFeature`.
 template <class Scalar, FeatureMap F>
 struct StateOperations {};
+template <class Scalar, FeatureMap F>
+void fold_state(const F& feature, StateContent<Scalar>& state);
 
 /// The content of a state, and the checks of its sizes.
 struct StateAccess;
@@ -187,7 +189,7 @@ class State {
     detail::check_whole(*this);
     if (tail_size() > 0 || content_.sums.channels_decay()) {
       detail::StateContent<S> copy = content_;
-      detail::StateOperations<S, F>::fold(feature_, copy);
+      detail::fold_state(feature_, copy);
       copy.sums.make_dense();
       copy.sums.settle();
       return std::move(copy.sums);
@@ -226,7 +228,7 @@ struct StateAccess {
 };
 
 template <class Scalar, FeatureMap F>
-  requires has_embedding<F>
+  requires(has_embedding<F> && !is_own_embedded<Scalar, F>)
 struct StateOperations<Scalar, F> {
   /// The recent tokens into the sums, and every decay that is pending.
   static void fold(const F& feature, StateContent<Scalar>& state);
@@ -237,52 +239,54 @@ struct StateOperations<Scalar, F> {
 };
 
 template <class Scalar, FeatureMap F>
-  requires has_embedding<F>
+  requires(has_embedding<F> && !is_own_embedded<Scalar, F>)
 void StateOperations<Scalar, F>::fold(const F& feature, StateContent<Scalar>& state) {
-  if constexpr (is_own_embedded<Scalar, F>) {
-    StateOperations<Scalar, EmbeddedFeature<Scalar>>::fold(EmbeddedFeatureOf<Scalar, F>(feature), state);
-  } else {
-    FoldBuffers<Scalar> memory;
-    detail::fold<Scalar>(feature, memory, state.sums, {});
-  }
+  FoldBuffers<Scalar> memory;
+  detail::fold<Scalar>(feature, memory, state.sums, {});
 }
 
 template <class Scalar, FeatureMap F>
-  requires has_embedding<F>
+  requires(has_embedding<F> && !is_own_embedded<Scalar, F>)
 void StateOperations<Scalar, F>::add(const F& feature, const StateContent<Scalar>& left, StateContent<Scalar>& right) {
-  if constexpr (is_own_embedded<Scalar, F>) {
-    StateOperations<Scalar, EmbeddedFeature<Scalar>>::add(EmbeddedFeatureOf<Scalar, F>(feature), left, right);
+  FoldBuffers<Scalar> memory;
+  if (right.sums.channels_decay()) detail::fold<Scalar>(feature, memory, right.sums, {});
+  const Frames<Scalar>& before = left.frames;
+  Frames<Scalar>& frames = right.frames;
+  const bool mixes = frames.key_product.size() != 0;
+  if (mixes && keys_are_features<F>) {
+    StateSums<Scalar> moved = left.sums;
+    moved.make_dense();
+    Matrix<Scalar> product(moved.S.rows(), moved.S.cols());
+    set_product(product, moved.S, frames.key_product);
+    moved.S.swap(product);
+    set_product(moved.Z, frames.key_product.transpose(), left.sums.Z);
+    add_sums(feature, memory, moved, frames.log_decay, frames.log_channels, right.sums);
   } else {
-    FoldBuffers<Scalar> memory;
-    if (right.sums.channels_decay()) detail::fold<Scalar>(feature, memory, right.sums, {});
-    const Frames<Scalar>& before = left.frames;
-    Frames<Scalar>& frames = right.frames;
-    const bool mixes = frames.key_product.size() != 0;
-    if (mixes && keys_are_features<F>) {
-      StateSums<Scalar> moved = left.sums;
-      moved.make_dense();
-      Matrix<Scalar> product(moved.S.rows(), moved.S.cols());
-      set_product(product, moved.S, frames.key_product);
-      moved.S.swap(product);
-      set_product(moved.Z, frames.key_product.transpose(), left.sums.Z);
-      add_sums(feature, memory, moved, frames.log_decay, frames.log_channels, right.sums);
-    } else {
-      add_sums(feature, memory, left.sums, frames.log_decay, frames.log_channels, right.sums);
-    }
-    frames.start = before.start;
-    frames.log_decay += before.log_decay;
-    frames.log_channels += before.log_channels;
-    if (!mixes || !before.keep_product()) {
-      const bool drops = mixes && !before.have_mixed();
-      frames.key_product = before.key_product;
-      if (drops) frames.begin_mixing(before.key_product.cols());
-    } else if (before.key_product.size() != 0) {
-      Matrix<Scalar> product(frames.key_product.rows(), frames.key_product.cols());
-      set_product(product, before.key_product, frames.key_product);
-      frames.key_product.swap(product);
-    }
-    frames.tokens += before.tokens;
+    add_sums(feature, memory, left.sums, frames.log_decay, frames.log_channels, right.sums);
   }
+  frames.start = before.start;
+  frames.log_decay += before.log_decay;
+  frames.log_channels += before.log_channels;
+  if (!mixes || !before.keep_product()) {
+    const bool drops = mixes && !before.have_mixed();
+    frames.key_product = before.key_product;
+    if (drops) frames.begin_mixing(before.key_product.cols());
+  } else if (before.key_product.size() != 0) {
+    Matrix<Scalar> product(frames.key_product.rows(), frames.key_product.cols());
+    set_product(product, before.key_product, frames.key_product);
+    frames.key_product.swap(product);
+  }
+  frames.tokens += before.tokens;
+}
+
+/// The same of a feature map of a call.
+template <class Scalar, FeatureMap F>
+void fold_state(const F& feature, StateContent<Scalar>& state) {
+  StateOperations<Scalar, PassFeature<Scalar, F>>::fold(pass_feature<Scalar>(feature), state);
+}
+template <class Scalar, FeatureMap F>
+void add_state(const F& feature, const StateContent<Scalar>& left, StateContent<Scalar>& right) {
+  StateOperations<Scalar, PassFeature<Scalar, F>>::add(pass_feature<Scalar>(feature), left, right);
 }
 
 }  // namespace detail

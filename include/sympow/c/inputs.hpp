@@ -140,7 +140,7 @@ inline Inputs inputs_in(const sympow_inputs* given, const Settings& settings, co
   check_element(in.values, in.element(), "the queries");
   check_axis(in.keys, 0, in.sequences(), "sequences of the queries");
   const Mask& mask = settings.options.head.mask;
-  if (mask == causal()) check_axis(in.keys, 1, in.queries.shape[1], "tokens of the queries, with this mask");
+  if (mask.is_aligned()) check_axis(in.keys, 1, in.queries.shape[1], "tokens of the queries, with this mask");
   check_axis(in.keys, 3, in.queries.shape[3], "numbers of a query");
   check_axis(in.values, 0, in.sequences(), "sequences of the queries");
   check_axis(in.values, 1, in.keys.shape[1], "tokens of the keys");

@@ -156,8 +156,9 @@ inline Settings settings_of(const sympow_options* given) {
   settings.options.head.chunk = count_in("chunk", x.chunk, 0);
   settings.options.head.checkpoint = count_in("checkpoint", x.checkpoint, 0);
   settings.options.head.check_finite = x.check_finite != 0;
+  const Index window = count_in("window", x.window, 0);
   settings.options.head.mask = {count_in("offset", x.offset, std::numeric_limits<std::int64_t>::min()),
-                                x.mask == SYMPOW_MASK_FULL};
+                                x.mask == SYMPOW_MASK_FULL, window == 0 ? Mask::unlimited : window};
   return settings;
 }
 

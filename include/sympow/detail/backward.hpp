@@ -246,80 +246,68 @@ class ChunkedBackward {
   StateBackward<Scalar, F> past_;
 };
 
-/// The gradients of the attention form, compiled once for a scalar type and a feature map.
+/// The gradients of the forms, compiled once for a scalar type and a feature map. A map without an embedding has no state.
 template <class Scalar, FeatureMap F>
-struct AttentionVjp {
-  static void run(const F& feature, const BackwardCall<Scalar>& call);
-};
-/// The gradients of the state forms, compiled in the same way. A map without an embedding has none.
-template <class Scalar, FeatureMap F>
-struct ChunkedVjp {};
-template <class Scalar, FeatureMap F>
-  requires has_embedding<F>
-struct ChunkedVjp<Scalar, F> {
+struct BackwardPasses {
   using Call = BackwardCall<Scalar>;
   using States = CheckpointSource<Scalar>;
+
+  static void attention(const F& feature, const Call& call);
   /// `first` is the first of the states, and used up.
-  static void run(const F& feature, const Call& call, const States& states, Index chunk, Checkpoint<Scalar> first);
+  static void chunked(const F& feature, const Call& call, const States& states, Index chunk, Checkpoint<Scalar> first)
+    requires has_embedding<F>;
   /// A state before the first token goes to behind the last.
-  static void absorb(const F& feature, const Call& call, const States& states, Index chunk, Checkpoint<Scalar>& state);
-  /// H ← that before the first token, of these tokens' rows and of what it is behind them. `run` does the rest.
-  static void rows(const F& feature, const Call& call, const States& states, Index chunk, Checkpoint<Scalar> first);
+  static void absorb(const F& feature, const Call& call, const States& states, Index chunk, Checkpoint<Scalar>& state)
+    requires has_embedding<F>;
+  /// H ← that before the first token, of these tokens' rows and of what it is behind them. `chunked` does the rest.
+  static void rows(const F& feature, const Call& call, const States& states, Index chunk, Checkpoint<Scalar> first)
+    requires has_embedding<F>;
 };
+/// Those of embedded scores are compiled for their interface.
+template <class Scalar, FeatureMap F>
+  requires is_own_embedded<Scalar, F>
+struct BackwardPasses<Scalar, F> {};
 
 template <class Scalar, FeatureMap F>
-void AttentionVjp<Scalar, F>::run(const F& feature, const BackwardCall<Scalar>& call) {
-  if constexpr (is_own_embedded<Scalar, F>) {
-    AttentionVjp<Scalar, EmbeddedFeature<Scalar>>::run(EmbeddedFeatureOf<Scalar, F>(feature), call);
-  } else {
-    BackwardCall<Scalar> with_rows = call;
-    if (call.saved.sums == nullptr && (call.rows != RowKind::sums || F::score == Score::exponential)) {
-      auto& sums = call.buffers.sums;
-      sums.resize(static_cast<std::size_t>(call.Q.cols()));
-      const auto Y = call.buffers.Y(call.V.rows(), call.Q.cols());
-      AttentionForm<Scalar, F>::run(feature, {.transition = call.transition,
-                                              .rows = call.rows,
-                                              .options = call.options,
-                                              .Q = call.Q,
-                                              .K = call.K,
-                                              .V = call.V,
-                                              .Y = Y,
-                                              .memory = call.forward,
-                                              .sums = sums.data()});
-      with_rows.saved = {sums.data(), Y.data()};
-    }
-    attention_backward(feature, with_rows);
+void BackwardPasses<Scalar, F>::attention(const F& feature, const Call& call) {
+  Call with_rows = call;
+  if (call.saved.sums == nullptr && (call.rows != RowKind::sums || F::score == Score::exponential)) {
+    auto& sums = call.buffers.sums;
+    sums.resize(static_cast<std::size_t>(call.Q.cols()));
+    const auto Y = call.buffers.Y(call.V.rows(), call.Q.cols());
+    ForwardPasses<Scalar, F>::attention(feature, {.transition = call.transition,
+                                                  .rows = call.rows,
+                                                  .options = call.options,
+                                                  .Q = call.Q,
+                                                  .K = call.K,
+                                                  .V = call.V,
+                                                  .Y = Y,
+                                                  .memory = call.forward,
+                                                  .sums = sums.data()});
+    with_rows.saved = {sums.data(), Y.data()};
   }
+  attention_backward(feature, with_rows);
 }
 template <class Scalar, FeatureMap F>
+void BackwardPasses<Scalar, F>::chunked(const F& feature, const Call& call, const States& states, Index chunk,
+                                        Checkpoint<Scalar> first)
   requires has_embedding<F>
-void ChunkedVjp<Scalar, F>::run(const F& feature, const Call& call, const States& states, Index chunk,
-                                Checkpoint<Scalar> first) {
-  if constexpr (is_own_embedded<Scalar, F>)
-    ChunkedVjp<Scalar, EmbeddedFeature<Scalar>>::run(EmbeddedFeatureOf<Scalar, F>(feature), call, states, chunk,
-                                                     std::move(first));
-  else
-    ChunkedBackward<Scalar, F>(feature, call, states, chunk).run(std::move(first));
+{
+  ChunkedBackward<Scalar, F>(feature, call, states, chunk).run(std::move(first));
 }
 template <class Scalar, FeatureMap F>
+void BackwardPasses<Scalar, F>::absorb(const F& feature, const Call& call, const States& states, Index chunk,
+                                       Checkpoint<Scalar>& state)
   requires has_embedding<F>
-void ChunkedVjp<Scalar, F>::absorb(const F& feature, const Call& call, const States& states, Index chunk,
-                                   Checkpoint<Scalar>& state) {
-  if constexpr (is_own_embedded<Scalar, F>)
-    ChunkedVjp<Scalar, EmbeddedFeature<Scalar>>::absorb(EmbeddedFeatureOf<Scalar, F>(feature), call, states, chunk,
-                                                        state);
-  else
-    ChunkedBackward<Scalar, F>(feature, call, states, chunk).absorb_all(state);
+{
+  ChunkedBackward<Scalar, F>(feature, call, states, chunk).absorb_all(state);
 }
 template <class Scalar, FeatureMap F>
+void BackwardPasses<Scalar, F>::rows(const F& feature, const Call& call, const States& states, Index chunk,
+                                     Checkpoint<Scalar> first)
   requires has_embedding<F>
-void ChunkedVjp<Scalar, F>::rows(const F& feature, const Call& call, const States& states, Index chunk,
-                                 Checkpoint<Scalar> first) {
-  if constexpr (is_own_embedded<Scalar, F>)
-    ChunkedVjp<Scalar, EmbeddedFeature<Scalar>>::rows(EmbeddedFeatureOf<Scalar, F>(feature), call, states, chunk,
-                                                      std::move(first));
-  else
-    ChunkedBackward<Scalar, F>(feature, call, states, chunk).run_rows(std::move(first));
+{
+  ChunkedBackward<Scalar, F>(feature, call, states, chunk).run_rows(std::move(first));
 }
 
 }  // namespace SYMPOW_NAMESPACE::detail

@@ -180,6 +180,18 @@ class EmbeddedFeatureOf final : public EmbeddedFeature<Scalar> {
 template <class Scalar, FeatureMap F>
 inline constexpr bool is_own_embedded = F::score == Score::embedded && !std::is_same_v<F, EmbeddedFeature<Scalar>>;
 
+/// The feature map that passes are compiled for: that of a call, or the interface of all embedded scores.
+template <class Scalar, FeatureMap F>
+using PassFeature = std::conditional_t<is_own_embedded<Scalar, F>, EmbeddedFeature<Scalar>, F>;
+/// A feature map as its pass sees it.
+template <class Scalar, FeatureMap F>
+[[nodiscard]] decltype(auto) pass_feature(const F& feature) {
+  if constexpr (is_own_embedded<Scalar, F>)
+    return EmbeddedFeatureOf<Scalar, F>(feature);
+  else
+    return (feature);
+}
+
 /// What a state can be made of: a finite embedding.
 template <class F>
 inline constexpr bool has_embedding = FiniteFeatureMap<F>;

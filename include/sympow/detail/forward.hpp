@@ -97,7 +97,7 @@ void forward(const ForwardCall<Scalar>& call, const PassSteps& steps, LoadedSegm
         segment.move_query_to_end(Q, past.elapsed());
       }
       if (segment.has_queries()) {
-        rows.reset(segment, past.level());
+        rows.reset(segment, past);
         rows.add_own(segment);
         past.read(segment, rows);
         rows.write(segment, call.outputs_of(head, first, queries.size), head * call.Q.cols() + first);

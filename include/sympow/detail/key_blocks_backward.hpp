@@ -78,7 +78,9 @@ class KeyBlocksBackward {
     m_.seen.clear();
     if (s.segment.resets() || !s.segment.has_queries()) return;
     LogGate between;
-    for (Index b = s.call.options.mask.is_full ? size() : block_; b-- > 0;) {
+    const Mask& mask = s.call.options.mask;
+    const Index first = mask.first(s.token(s.first_row()));
+    for (Index b = mask.is_full ? size() : block_; b-- > 0 && first < (*this)[b].tokens.end();) {
       between.add((*this)[b].total);
       m_.seen.push_back({b, between});
       if ((*this)[b].resets) break;
@@ -235,12 +237,23 @@ class KeyBlocksBackward {
             m_.weights(all)[first + j] * static_cast<Scalar>(between.fraction * nearest_power_of_two<double>(shift));
       key_factors[j] = nearest_power_of_two<Scalar>(m_.shifts(all)[first + j]);
     }
+    const Index from = s.token(s.first_row()), to = s.token(s.first_row() + s.query_count() - 1);
+    const Mask& mask = s.call.options.mask;
+    const Segment tokens{first, count};
+    const bool sees_all = seen_keys(mask, from, tokens).end() == count && seen_keys(mask, to, tokens).begin == 0;
+    const auto rows_of = [&](Index j) {
+      Index begin = 0, end = n;
+      for (; !sees_all && begin < end && mask.end(s.token(begin)) <= first + j;) ++begin;
+      for (; !sees_all && begin < end && mask.first(s.token(end - 1)) > first + j;) --end;
+      return Segment{begin, end - begin};
+    };
+    if (!sees_all) hide(logits, rows_of);
     set_scores(s, block, of.between, shift, logits);
     auto of_rows = m_.sums_of_rows(n), of_keys = m_.sums_of_keys(count);
     of_rows.setZero(), of_keys.setZero();
     differentiate_block<F>(
         logits, slopes, weights, m_.last(n).data(),
-        {m_.row_factors(n).data(), key_factors, of_rows.data(), of_keys.data(), m_.row_sums(n).data()});
+        {m_.row_factors(n).data(), key_factors, of_rows.data(), of_keys.data(), m_.row_sums(n).data()}, rows_of);
     if (s.by_slopes()) slopes.array() *= m_.slopes(n, count).array();
     if constexpr (is_exponential) lengthen_logits(s, slopes, m_.lengths(all).data() + first);
     give_keys(s, block, is_far ? H_ + exponent - block.unit : 0, queries, logits, slopes);
@@ -249,6 +262,12 @@ class KeyBlocksBackward {
     for (Index j = 0; j < count; ++j)
       set_scaled(moved.col(j).data(), keys.col(j).data(),
                  nearest_power_of_two<Scalar>(m_.shifts(all)[first + j] + exponent - shift - s.N), d);
+    for (Index j = 0; j < count && !sees_all; ++j) {  // 0 · NaN must not reach a row that does not see it
+      if (moved.col(j).allFinite()) continue;
+      const Segment seen = rows_of(j);
+      for (Index i = seen.begin; i < seen.end(); ++i) d_rows.col(i) += slopes(i, j) * moved.col(j);
+      moved.col(j).setZero();
+    }
     add_product(d_rows, moved, slopes.transpose());
     return add_flows(s, block, exponent - shift, of_rows, of_keys);
   }
@@ -268,6 +287,16 @@ class KeyBlocksBackward {
     }
     is_far = R - block.unit < -KeyScales<Scalar>::most_apart;
     return is_far ? 0 : R - block.unit;
+  }
+  // Logits of rows with keys that they do not see become those of pairs that do not matter.
+  template <class RowsOf>
+  static void hide(MatrixView<Scalar> logits, const RowsOf& rows_of) {
+    constexpr Scalar least = is_exponential ? -PackedExponential<Scalar>::limit / 4 : Scalar(0);
+    for (Index j = 0; j < logits.cols(); ++j) {
+      const Segment seen = rows_of(j);
+      auto column = logits.col(j);
+      column.head(seen.begin).setConstant(least), column.tail(column.size() - seen.end()).setConstant(least);
+    }
   }
   // Logits become scores where these are no powers of them.
   void set_scores([[maybe_unused]] Segments& s, [[maybe_unused]] const Block& block,

@@ -5,7 +5,7 @@
 //     void prepare()                  before rows read it, and before a segment counts from its time 0
 //     bool ends_early(segment)        may end the segment before its channels forget what the past weighs; whether its
 //                                     first token already does: then that is taken before its query reads
-//     PastLevel level()               of what is in it
+//     PastLevel level(t)              of what the query at token t sees of it
 //     Frame& frame()                  where queries and keys turn from
 //     void read(segment, rows)        rows += what they see of it
 //     void take(segment)              the segment's keys become past
@@ -54,9 +54,11 @@ class KeyPast {
 
  public:
   /// Of T keys whose vectors have d rows, with e values each, by blocks of up to `most`.
-  KeyPast(KeyPastBuffers<Scalar>& memory, const F& feature, KeyAction action, Index d, Index e, Index T, Index most)
+  KeyPast(KeyPastBuffers<Scalar>& memory, const F& feature, KeyAction action, const Mask& mask, Index d, Index e,
+          Index T, Index most)
       : memory_(memory),
         feature_(feature),
+        mask_(mask),
         d_(d),
         e_(e),
         T_(T),
@@ -85,10 +87,13 @@ class KeyPast {
   bool ends_early(LoadedSegment<Scalar, F>& segment) {
     return segment.end_before_forgetting([&] { return ColumnView<const double>(memory_.channel_weights(d_)); });
   }
-  [[nodiscard]] PastLevel<Scalar> level() const {
+  [[nodiscard]] PastLevel<Scalar> level(Index t) const {
     if (sees_none()) return {.slack = decays_channels_ ? 2 * far_above<Scalar> : 0};
     const KeyBlock<Scalar>& last = memory_.blocks.back();
-    if (!decays_channels_) return {std::ceil(last.max_log2_weight), std::ceil(last.level), largest_value_};
+    const Index first = mask_.first(t);
+    if (!decays_channels_ && first <= memory_.blocks[first_].tokens.begin)
+      return {std::ceil(last.max_log2_weight), std::ceil(last.level), largest_value_};
+    if (!decays_channels_) return level_in_window(t);
     const double weight = std::ceil(log2_of_channels()),
                  longest = std::ceil(P * std::log2(static_cast<double>(d_)) / 2);  // of d channels beside the largest
     return {weight - P, weight + longest + headroom_for(largest_value_), largest_value_, 2 * far_above<Scalar>};
@@ -107,7 +112,8 @@ class KeyPast {
     auto log_decays = memory_.decays(d_, 2).col(0), factors = memory_.decays(d_, 2).col(1);
     log_decays.setZero();
     LogGate between;
-    for (std::size_t n = size(); n-- > first_;) {
+    const Index first = mask_.first(segment.range().begin + segment.first_row());
+    for (std::size_t n = size(); n-- > first_ && first < memory_.blocks[n].tokens.end();) {
       const KeyBlock<Scalar>& block = memory_.blocks[n];
       const double slowest = decays_channels_ ? log_decays.maxCoeff() : 0;
       if (block.max_log2_weight + between.log2() + P * std::numbers::log2e * slowest < rows.horizon()) return;
@@ -158,6 +164,19 @@ class KeyPast {
 
  private:
   [[nodiscard]] bool sees_none() const { return first_ == size(); }
+  [[nodiscard]] PastLevel<Scalar> level_in_window(Index t) const {
+    PastLevel<Scalar> some{.largest_value = largest_value_};
+    LogGate between;
+    for (std::size_t n = size(); n-- > first_ && mask_.first(t) < memory_.blocks[n].tokens.end();) {
+      const WeightedKeys<Scalar>& keys = memory_.blocks[n].keys;
+      const Segment seen = seen_keys(mask_, t, {keys.first_token, keys.size});
+      between.add(memory_.blocks[n].total);
+      const double weight = std::ceil(heaviest_of(keys.exponents + seen.begin, seen.size) + between.log2());
+      some.weight = std::max(some.weight, weight);
+      some.level = std::max(some.level, weight + headroom_for(keys.extent.largest));
+    }
+    return some;
+  }
   // Of the channel that weighs most.
   [[nodiscard]] double log2_of_channels() const { return memory_.channel_weights(d_).maxCoeff(); }
   // The weights by channel after a segment with these keys.
@@ -206,6 +225,7 @@ class KeyPast {
 
   KeyPastBuffers<Scalar>& memory_;
   const F& feature_;
+  Mask mask_;
   Index d_, e_, T_;
   bool decays_channels_;
   std::size_t first_ = 0;  // of the blocks that are seen

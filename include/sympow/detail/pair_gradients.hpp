@@ -90,21 +90,25 @@ struct CouplingSums {
   Scalar* scratch;            ///< a number a row
 };
 
-/// All pairs of rows i with keys j, from logits x(i, j) and e(i, j) = v_j·g_i without `last`: x ← scores, e ← slopes.
-template <FeatureMap F, class Scalar>
+/// All pairs of keys j with the rows i in rows_of(j), from logits x(i, j) and e(i, j) = v_j·g_i without `last`: x ←
+/// scores, e ← slopes. Both ← 0 for the other rows.
+template <FeatureMap F, class Scalar, class RowsOf>
 void differentiate_block(MatrixView<Scalar> x, MatrixView<Scalar> e, const Scalar* w, const Scalar* last,
-                         const CouplingSums<Scalar>& sums) {
+                         const CouplingSums<Scalar>& sums, const RowsOf& rows_of) {
   using Lanes = Eigen::Array<Scalar, 16, 1>;
-  const Index rows = x.rows(), keys = x.cols(), whole = rows / 16 * 16;
+  const Index rows = x.rows(), keys = x.cols();
   for (Index first = 0; first < keys; first += short_sum) {
     std::fill_n(sums.scratch, rows, Scalar(0));
     const Index end = std::min(keys, first + short_sum);
     for (Index j = first; j < end; ++j) {
       Scalar *const scores = x.col(j).data(), *const slopes = e.col(j).data();
       const Scalar weight = w[j], factor = sums.key_factors[j];
+      const Segment seen = rows_of(j);
+      for (Scalar* const column : {scores, slopes})
+        std::fill_n(column, seen.begin, Scalar(0)), std::fill(column + seen.end(), column + rows, Scalar(0));
       Lanes of_key = Lanes::Zero();
-      Index i = 0;
-      for (; i < whole; i += 16) {
+      Index i = seen.begin;
+      for (; i + 16 <= seen.end(); i += 16) {
         Lanes score = Lanes::Map(scores + i), coupling = Lanes::Map(slopes + i) + Lanes::Map(last + i), slope;
         differentiate_scores<F, Scalar>(score, coupling, slope, weight);
         Lanes::Map(scores + i) = score;
@@ -112,7 +116,7 @@ void differentiate_block(MatrixView<Scalar> x, MatrixView<Scalar> e, const Scala
         Lanes::Map(sums.scratch + i) += factor * coupling;
         of_key += coupling * Lanes::Map(sums.row_factors + i);
       }
-      for (Index r = 0; i < rows; ++i, ++r) {
+      for (Index r = 0; i < seen.end(); ++i, ++r) {
         Scalar coupling = slopes[i] + last[i];
         differentiate_scores<F, Scalar>(scores[i], coupling, slopes[i], weight);
         sums.scratch[i] += factor * coupling;

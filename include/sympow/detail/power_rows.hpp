@@ -28,13 +28,6 @@ void set_logits(MatrixView<Scalar> logits, const WeightedKeys<Scalar>& keys, con
                     strided(logits));
 }
 
-/// The values of some keys for products with so many rows.
-template <class Scalar>
-RowPanels<Scalar> value_panels(const WeightedKeys<Scalar>& keys, Index rows, Panel<Scalar>& memory) {
-  if (keys.packed_values != nullptr) return RowPanels<Scalar>(keys.packed_values, keys.values.rows(), keys.size);
-  return row_panels<Scalar>(keys.values, rows, memory);
-}
-
 /// logits_j ← logits_j^P w_j, the scores of n pairs; returns their sum, which zeros at the end do not change by a bit.
 template <int P, class Scalar>
 Scalar weigh_logits(Scalar* logits, const Scalar* weights, Index n) {
@@ -72,26 +65,48 @@ struct RowBuffers {
   Panel<double> heaviest;  ///< log2 of the largest weight of each row, or less
 };
 
-/// The values of a segment's keys with 0 for what is not finite: 0 · NaN must not reach a row that does not see it.
+/// Some keys as the rows of a segment, from token `first` to token `last`, see them.
 template <class Scalar>
-MatrixView<const Scalar> finite_values(const WeightedKeys<Scalar>& keys, Panel<Scalar>& copy) {
-  if (keys.extent.all_finite) return keys.values;
-  auto finite = copy(keys.values.rows(), keys.size);
-  for (Index j = 0; j < keys.size; ++j)
-    for (Index r = 0; r < finite.rows(); ++r)
-      finite(r, j) = std::isfinite(keys.values(r, j)) ? keys.values(r, j) : Scalar(0);
-  return finite;
-}
-/// Y_i += Σ_{j ≤ i} s_ij v_j of what is not finite in these values, for the rows from `begin` to `end`.
-template <class Scalar>
-void add_infinite_values(const WeightedKeys<Scalar>& keys, MatrixView<Scalar> scores, Index begin, Index end,
-                         MatrixView<Scalar> Y) {
-  if (keys.extent.all_finite) return;
-  for (Index j = 0; j < keys.size; ++j)
-    for (Index r = 0; r < Y.rows(); ++r)
-      for (Index i = std::max(begin, j); i < end && !std::isfinite(keys.values(r, j)); ++i)
-        Y(r, i) += scores(j, i) * keys.values(r, j);
-}
+class SeenKeys {
+ public:
+  SeenKeys(const Mask& mask, const WeightedKeys<Scalar>& keys, Index first, Index last)
+      : mask_(mask), keys_(keys), tokens_{keys.first_token, keys.size}, first_(first), last_(last) {
+    sees_all_ = at(first).end() == keys.size && at(last).begin == 0;
+  }
+  /// Those that the row at token t sees.
+  [[nodiscard]] Segment at(Index t) const { return seen_keys(mask_, t, tokens_); }
+
+  /// Their values for products with these rows. If a row does not see all of them there is 0 for what is not finite: 0 ·
+  /// NaN must not reach that row.
+  [[nodiscard]] RowPanels<Scalar> values(RowBuffers<Scalar>& memory) const {
+    const MatrixView<const Scalar> given = keys_.values;
+    if (!adds_infinite() && keys_.packed_values != nullptr)
+      return RowPanels<Scalar>(keys_.packed_values, given.rows(), keys_.size);
+    const Index rows = last_ + 1 - first_;
+    if (!adds_infinite()) return row_panels<Scalar>(given, rows, memory.values);
+    auto finite = memory.finite_values(given.rows(), keys_.size);
+    for (Index j = 0; j < keys_.size; ++j)
+      for (Index r = 0; r < finite.rows(); ++r) finite(r, j) = std::isfinite(given(r, j)) ? given(r, j) : Scalar(0);
+    return row_panels<Scalar>(finite, rows, memory.values);
+  }
+  /// Y_i += Σ_j s_ij v_j of what is not finite in the values of a row at token t, with its scores.
+  void add_infinite_values(const Scalar* scores, Index t, Scalar* y) const {
+    if (!adds_infinite()) return;
+    const Segment seen = at(t);
+    for (Index j = seen.begin; j < seen.end(); ++j)
+      for (Index r = 0; r < keys_.values.rows(); ++r)
+        if (!std::isfinite(keys_.values(r, j))) y[r] += scores[j] * keys_.values(r, j);
+  }
+
+ private:
+  [[nodiscard]] bool adds_infinite() const { return !sees_all_ && !keys_.extent.all_finite; }
+
+  const Mask& mask_;
+  const WeightedKeys<Scalar>& keys_;
+  Segment tokens_;
+  Index first_, last_;
+  bool sees_all_;
+};
 
 /// y ← sums / den. A mean of large values, near the largest number, can be rounded beyond it.
 template <class Scalar>
@@ -109,8 +124,8 @@ struct StatePanel {
   const Scalar* Z;
 };
 
-/// With r_i = max(level of the past, max_{j ≤ i} exponents_j) key j weighs 2^{exponents_j - r_i} ≤ 1 in row i, and the
-/// state 2^{M - r_i} ≤ 1. Rows that are close, and whose levels are, share the last one's. Contributions are summed
+/// With r_i = max(level of the past, max_j exponents_j) over the keys j that row i sees, key j weighs
+/// 2^{exponents_j - r_i} ≤ 1 in it, and the state 2^{M - r_i} ≤ 1. Rows that are close, and whose levels are, share the last one's. Contributions are summed
 /// some at a time, and these partial sums with what their rounding loses.
 template <class Scalar, FeatureMap F>
 class PowerRows {
@@ -120,8 +135,9 @@ class PowerRows {
 
  public:
   /// Of e values, for segments of so many rows, and so many keys at a time.
-  PowerRows(RowBuffers<Scalar>& memory, RowKind kind, const RowReports& reports, Index e, Index rows, Index keys)
-      : memory_(memory), kind_(kind), reports_(reports), e_(e) {
+  PowerRows(RowBuffers<Scalar>& memory, RowKind kind, const RowReports& reports, const Mask& mask, Index e, Index rows,
+            Index keys)
+      : memory_(memory), kind_(kind), reports_(reports), mask_(mask), e_(e) {
     for (auto* panel : {&memory.sums, &memory.residues, &memory.partial}) (*panel)(e, rows);
     for (auto* panel : {&memory.denominators, &memory.denominator_residues, &memory.denominator_partial})
       (*panel)(rows);
@@ -136,101 +152,58 @@ class PowerRows {
   [[nodiscard]] bool diagnoses() const { return reports_.diagnostics != nullptr; }
 
   /// Rows of a segment without any contribution.
-  void reset(const LoadedSegment<Scalar, F>& segment, const PastLevel<Scalar>& past) {
-    n_ = segment.size(), begin_ = segment.first_row(), end_ = begin_ + segment.rows();
+  template <class Past>
+  void reset(const LoadedSegment<Scalar, F>& segment, const Past& past) {
+    n_ = segment.size(), begin_ = segment.first_row(), end_ = begin_ + segment.rows(), token_ = segment.range().begin;
     pending_ = flushed_ = panels_ = 0;
     has_residues_ = false;
     memory_.noise(n_).setZero();
     memory_.absolute(n_).setZero();
     const WeightedKeys<Scalar> keys = segment.keys();
     const double room = headroom_for(keys.extent.largest);
-    is_large_ = headroom_for(std::max(past.largest_value, keys.extent.largest)) > 0;
+    const auto weight_of = [&](Index j) { return keys.exponents[j]; };
+    const auto level_of = [&](Index j) {
+      return keys.exponents[j] + (room > 0 ? headroom_for(measure_extent(keys.values.middleCols(j, 1)).largest) : room);
+    };
+    RunningLargest weights, own_levels;
     double *const levels = memory_.levels(n_).data(), *const heaviest = memory_.heaviest(n_).data();
-    double level = past.level, weight = past.weight, smallest = -log2_zero;
-    for (Index i = 0; i < n_; ++i) {
-      if (i < keys.size) {
-        const double own = room > 0 ? headroom_for(measure_extent(keys.values.middleCols(i, 1)).largest) : room;
-        level = std::max(level, keys.exponents[i] + own);
-        weight = std::max(weight, keys.exponents[i]);
-      }
-      levels[i] = level, heaviest[i] = weight;
-      if (past.slack == 0) continue;
-      heaviest[i] = std::max(i < keys.size ? keys.exponents[i] : log2_zero, weight - past.slack);
-      if (begin_ <= i && i < end_) smallest = std::min(smallest, heaviest[i]);
+    double smallest = -log2_zero, slack = 0;
+    is_large_ = room > 0;
+    for (Index i = begin_; i < end_; ++i) {
+      const Segment own = seen_keys(mask_, token_ + i, {token_, keys.size});
+      const PastLevel<Scalar> before = past.level(token_ + i);
+      levels[i] = std::max(before.level, own_levels.over(own, level_of));
+      heaviest[i] = std::max(before.weight, weights.over(own, weight_of));
+      if (slack = before.slack; slack > 0)
+        heaviest[i] = std::max(i < keys.size ? keys.exponents[i] : log2_zero, heaviest[i] - slack);
+      smallest = std::min(smallest, heaviest[i]);
+      is_large_ = is_large_ || headroom_for(before.largest_value) > 0;
     }
-    if (past.slack > 0) std::fill(heaviest + begin_, heaviest + end_, smallest);
+    if (slack > 0) std::fill(heaviest + begin_, heaviest + end_, smallest);
+    horizon_ = smallest + negligible_weight<Scalar, F>;
     for (Index i = begin_, end = 0; i < end_; i = end) {
       const Index most = std::min(begin_ + ((i - begin_) / rows_at_once + 1) * rows_at_once, end_);
-      for (end = i + 1; end < most; ++end)
-        if (levels[i] == log2_zero ? levels[end] != log2_zero : levels[end] - levels[i] > most_apart) break;
-      std::fill(levels + i, levels + end, levels[end - 1]);
-    }
-  }
-
-  /// The segment's own keys j ≤ i; its logits are used up.
-  void add_own(const LoadedSegment<Scalar, F>& segment) {
-    if (!segment.has_keys()) return;
-    const WeightedKeys<Scalar> keys = segment.keys();
-    const ScaledQueries<Scalar> queries = segment.queries();
-    const MatrixView<Scalar> scores = segment.logits(), partial = memory_.partial(e_, n_);
-    Scalar* const weights = memory_.weights(keys.size).data();
-    const double* const levels = memory_.levels(n_).data();
-    const RowPanels<Scalar> values =
-        row_panels<Scalar>(finite_values(keys, memory_.finite_values), end_ - begin_, memory_.values);
-    Index known = 0;  // weights, at the level of the row before
-    for (Index begin = begin_; begin < end_; begin += rows_at_once) {
-      const Index count = std::min(rows_at_once, end_ - begin), seen = std::min(begin + count, keys.size);
-      for (Index i = begin; i < begin + count; ++i) {
-        if (i > begin_ && levels[i] != levels[i - 1]) known = 0;
-        set_weights_at(weights + known, keys.exponents + known, keys.fractions + known, seen - known,
-                       -finite(levels[i]), Scalar(1));
-        known = seen;
-        Scalar* const column = scores.col(i).data();
-        const Index end = std::min(i + 1, seen);
-        std::fill(column + end, column + seen, Scalar(0));
-        memory_.denominator_partial(n_)[i] = weigh_logits<P>(column, weights, std::min(seen, (i + 16) / 16 * 16));
-        if (kind_ == RowKind::signed_means) memory_.noise(n_)[i] += absolute_sum(column, end);
-        if (diagnoses()) memory_.absolute(n_)[i] += absolute_weight(keys, weights, end) * of_query(queries, i);
+      double least = levels[i], largest = levels[i];
+      for (end = i + 1; end < most; ++end) {
+        const double low = std::min(least, levels[end]), high = std::max(largest, levels[end]);
+        if (low == log2_zero ? high != log2_zero : high - low > most_apart) break;
+        least = low, largest = high;
       }
-      set_product(partial.middleCols(begin, count), values, scores.block(0, begin, seen, count));
+      std::fill(levels + i, levels + end, largest);
     }
-    add_infinite_values(keys, scores, begin_, end_, partial);
-    ++pending_;
   }
 
   /// Log2 of weights that no row sees any more, which the row of the smallest weights decides.
-  [[nodiscard]] double horizon() const { return memory_.heaviest(n_)[begin_] + negligible_weight<Scalar, F>; }
+  [[nodiscard]] double horizon() const { return horizon_; }
 
-  /// All of some keys, which decay by e^between on their way to the segment's time 0.
+  /// The segment's own keys; its logits are used up.
+  void add_own(const LoadedSegment<Scalar, F>& segment) {
+    add(segment.feature(), segment.keys(), {}, segment.queries(), segment.logits());
+  }
+  /// Keys from before the segment, which decay by e^between on their way to its time 0.
   void add_keys(const F& feature, const WeightedKeys<Scalar>& keys, const LogGate& between,
                 const ScaledQueries<Scalar>& queries) {
-    if (keys.size == 0) return;
-    const Weight decay(between);
-    const MatrixView<Scalar> partial = memory_.partial(e_, n_);
-    Scalar *const weights = memory_.weights(keys.size).data(), *const sums = memory_.denominator_partial(n_).data();
-    const RowPanels<Scalar> values = value_panels(keys, end_ - begin_, memory_.values);
-    const double* const levels = memory_.levels(n_).data();
-    double absolute = 0;
-    for (Index begin = begin_; begin < end_; begin += rows_at_once) {
-      const Index count = std::min(rows_at_once, end_ - begin);
-      const auto scores = memory_.scores(keys.size, count);
-      set_logits(scores, keys, queries, begin);
-      LoadedSegment<Scalar, F>::set_scores(feature, scores, keys.lengths, queries.lengths + begin, false);
-      for (Index i = begin; i < begin + count; ++i) {
-        if (i == begin_ || levels[i] != levels[i - 1]) {
-          set_weights_at(weights, keys.exponents, keys.fractions, keys.size, decay.exponent - finite(levels[i]),
-                         static_cast<Scalar>(decay.fraction));
-          if (diagnoses()) absolute = absolute_weight(keys, weights, keys.size);
-        }
-        Scalar* const column = scores.col(i - begin).data();
-        sums[i] = (pending_ > 0 ? sums[i] : Scalar(0)) + weigh_logits<P>(column, weights, keys.size);
-        if (kind_ == RowKind::signed_means) memory_.noise(n_)[i] += absolute_sum(column, keys.size);
-        if (diagnoses()) memory_.absolute(n_)[i] += absolute * of_query(queries, i);
-      }
-      const auto sums_of_rows = partial.middleCols(begin, count);
-      pending_ > 0 ? add_product(sums_of_rows, values, scores) : set_product(sums_of_rows, values, scores);
-    }
-    if (++pending_ >= blocks_at_once) flush();
+    add(feature, keys, between, queries, {nullptr, 0, 0});
   }
 
   /// Begins to read the sums of a state, which weigh `weight` beside their numbers and absolutely A; returns how many
@@ -306,14 +279,55 @@ class PowerRows {
   }
 
  private:
+  // Each row sees what the mask says of these keys. Their scores with it are made of logits, which may be given.
+  void add(const F& feature, const WeightedKeys<Scalar>& keys, const LogGate& between,
+           const ScaledQueries<Scalar>& queries, MatrixView<Scalar> own) {
+    if (keys.size == 0) return;
+    const Weight decay(between);
+    const SeenKeys<Scalar> all(mask_, keys, token_ + begin_, token_ + end_ - 1);
+    const RowPanels<Scalar> values = all.values(memory_);
+    const MatrixView<Scalar> partial = memory_.partial(e_, n_);
+    Scalar *const weights = memory_.weights(keys.size).data(), *const sums = memory_.denominator_partial(n_).data();
+    const double* const levels = memory_.levels(n_).data();
+    Index known = 0;  // weights, at the level of the row before
+    for (Index begin = begin_; begin < end_; begin += rows_at_once) {
+      const Index count = std::min(rows_at_once, end_ - begin), depth = all.at(token_ + begin + count - 1).end();
+      const auto scores = own.cols() > 0 ? own.block(0, begin, depth, count) : memory_.scores(keys.size, count);
+      if (own.cols() == 0) {
+        set_logits(scores, keys, queries, begin);
+        LoadedSegment<Scalar, F>::set_scores(feature, scores, keys.lengths, queries.lengths + begin, false);
+      }
+      for (Index i = begin; i < begin + count; ++i) {
+        const Segment seen = all.at(token_ + i);
+        if (i > begin_ && levels[i] != levels[i - 1]) known = 0;
+        set_weights_at(weights + known, keys.exponents + known, keys.fractions + known, depth - known,
+                       decay.exponent - finite(levels[i]), static_cast<Scalar>(decay.fraction));
+        known = depth;
+        Scalar* const column = scores.col(i - begin).data();
+        std::fill(column, column + seen.begin, Scalar(0));
+        std::fill(column + seen.end(), column + depth, Scalar(0));
+        const Scalar sum = weigh_logits<P>(column, weights, std::min(depth, (seen.end() + 15) / 16 * 16));
+        sums[i] = pending_ > 0 ? sums[i] + sum : sum;
+        if (kind_ == RowKind::signed_means) memory_.noise(n_)[i] += absolute_sum(column, seen.end());
+        if (diagnoses()) memory_.absolute(n_)[i] += absolute_weight(keys, weights, seen) * of_query(queries, i);
+      }
+      const auto sums_of_rows = partial.middleCols(begin, count);
+      const auto seen_by_any = scores.topRows(depth);
+      pending_ > 0 ? add_product(sums_of_rows, values, seen_by_any) : set_product(sums_of_rows, values, seen_by_any);
+      for (Index i = begin; i < begin + count; ++i)
+        all.add_infinite_values(scores.col(i - begin).data(), token_ + i, partial.col(i).data());
+    }
+    if (++pending_ >= blocks_at_once) flush();
+  }
+
   static double finite(double level) { return level == log2_zero ? 0 : level; }
   static double of_query(const ScaledQueries<Scalar>& queries, Index i) {
     return power<P>(static_cast<double>(queries.given_norms[i]));
   }
-  // Σ_j w_j ‖k̂_j‖^P of the first n.
-  static double absolute_weight(const WeightedKeys<Scalar>& keys, const Scalar* weights, Index n) {
+  // Σ_j w_j ‖k̂_j‖^P of those seen.
+  static double absolute_weight(const WeightedKeys<Scalar>& keys, const Scalar* weights, Segment seen) {
     double sum = 0;
-    for (Index j = 0; j < n; ++j)
+    for (Index j = seen.begin; j < seen.end(); ++j)
       sum += static_cast<double>(weights[j]) * power<P>(static_cast<double>(keys.given_norms[j]));
     return sum;
   }
@@ -364,7 +378,10 @@ class PowerRows {
   RowBuffers<Scalar>& memory_;
   RowKind kind_;
   RowReports reports_;
+  Mask mask_;
   Index e_, n_ = 0, begin_ = 0, end_ = 0;  // of the segment's n tokens those from `begin_` to `end_` have queries
+  Index token_ = 0;                        // the first of them
+  double horizon_ = log2_zero;
   int pending_ = 0, flushed_ = 0, panels_ = 0, strip_flushes_ = 0;
   bool has_residues_ = false, is_large_ = false;  // values may be near the largest number
   double read_exponent_ = 0;

@@ -1,6 +1,7 @@
 // The tokens of a segment, loaded: queries and keys of length 1/2 to 1, moved by the transition, and their weights.
 #pragma once
 
+#include <sympow/attention/options.hpp>
 #include <sympow/core/panel.hpp>
 #include <sympow/detail/embedded_feature.hpp>
 #include <sympow/detail/weight.hpp>
@@ -17,7 +18,7 @@ namespace SYMPOW_NAMESPACE::detail {
 /// fractions are log2 of them. Embedded scores: vectors and lengths are those of φ(k_j), and P is 1.)
 template <class Scalar>
 struct WeightedKeys {
-  Index size = 0;
+  Index size = 0, first_token = 0;                    ///< key j stands at token first_token + j
   Strided<const Scalar*> vectors{};                   ///< (j, c) is channel c of key j; what logits are made of
   MatrixView<const Scalar> values{nullptr, 0, 0, 0};  ///< e × n
   const double* exponents = nullptr;                  ///< whole; -∞ without a weight
@@ -53,6 +54,28 @@ void raise_channel_weights(ColumnView<double> weights, const WeightedKeys<Scalar
     }
   }
 }
+
+/// Which of the keys of some tokens the query at token t sees, counted from the first of these tokens.
+inline Segment seen_keys(const Mask& mask, Index t, Segment tokens) {
+  const Index end = std::clamp<Index>(mask.end(t) - tokens.begin, 0, tokens.size),
+              first = std::clamp<Index>(mask.first(t) - tokens.begin, 0, end);
+  return {first, end - first};
+}
+
+/// The largest of a number of the keys that one row after the other sees.
+class RunningLargest {
+ public:
+  template <class Number>
+  double over(Segment seen, const Number& number) {
+    if (seen.begin != first_) first_ = next_ = seen.begin, largest_ = log2_zero;
+    for (; next_ < seen.end(); ++next_) largest_ = std::max(largest_, number(next_));
+    return largest_;
+  }
+
+ private:
+  Index first_ = 0, next_ = 0;
+  double largest_ = log2_zero;
+};
 
 /// Queries q_i = 2^{lengths_i} vectors_i.
 template <class Scalar>
@@ -233,6 +256,7 @@ class LoadedSegment {
     const auto k = embeds_ ? memory_.key_features(vector_rows_, size()) : key_vectors();
     const Scalar* const norms = memory_.key_norms(size()).data();
     return {keys_,
+            range_.begin,
             {k.data(), k.rows(), 1},
             {values_, value_rows_, keys_, value_stride_},
             memory_.exponents(size()).data(),

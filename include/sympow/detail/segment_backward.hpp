@@ -132,6 +132,12 @@ class SegmentBackward {
     scales.template set<F>(segment.keys());
   }
   [[nodiscard]] Index size() const { return segment.size(); }
+  [[nodiscard]] Index token(Index i) const { return segment.range().begin + i; }
+  [[nodiscard]] Index query_count() const { return queries_.size; }
+  /// The segment's own keys that row i sees.
+  [[nodiscard]] Segment own_seen(Index i) const {
+    return seen_keys(call.options.mask, token(i), {segment.range().begin, keys_.size});
+  }
   [[nodiscard]] Index first_row() const { return queries_.size == 0 ? 0 : queries_.begin - segment.range().begin; }
   /// The columns of those tokens that have queries, and of those that have keys.
   template <class X>
@@ -211,8 +217,12 @@ class SegmentBackward {
   // zeros they would show.
   void zero_rows_without_gradient() {
     const Index n = size();
-    Index asked = n;  // rows up to the last that has a loss
-    while (asked > 0 && !rows.has_dY(asked - 1)) --asked;
+    const Mask& mask = call.options.mask;
+    const auto is_asked = [&](Index j) {  // by a row that sees it
+      for (Index i = j; i < n && mask.first(token(i)) <= token(j); ++i)
+        if (rows.has_dY(i)) return true;
+      return false;
+    };
     const auto is_finite = [](ColumnView<const Scalar> x) {
       return squared_norm(x.data(), x.size()) * Scalar(0) == Scalar(0) || x.allFinite();
     };
@@ -221,18 +231,18 @@ class SegmentBackward {
         segment.queries().vectors.col(i).setZero(), buffers.segment.queries(call.K.rows(), n).col(i).setZero();
         segment.logits().col(i).setZero();
       }
-      if (i >= asked && i < keys_.size && !is_finite(own_keys().col(i)))
+      if (i < keys_.size && !is_finite(own_keys().col(i)) && !is_asked(i))
         own_keys().col(i).setZero(), segment.key_vectors().col(i).setZero();
     }
   }
   // The exponent of the heaviest own key that a row sees.
   void set_levels() {
     const WeightedKeys<Scalar> keys = segment.keys();
-    double level = log2_zero;
-    for (Index i = 0; i < size(); ++i) {
-      if (!is_exponential && i < keys.size && keys.norms[i] != Scalar(0)) level = std::max(level, keys.exponents[i]);
-      buffers.levels(size())[i] = level;
-    }
+    RunningLargest levels;
+    const auto level_of = [&](Index j) {
+      return is_exponential || keys.norms[j] == Scalar(0) ? log2_zero : keys.exponents[j];
+    };
+    for (Index i = 0; i < size(); ++i) buffers.levels(size())[i] = levels.over(own_seen(i), level_of);
   }
   // What the forward pass has left of the rows.
   void restore_rows() {
@@ -260,23 +270,24 @@ class SegmentBackward {
     MatrixView<Scalar> x = segment.logits(), e = products();
     if constexpr (is_exponential) set_wholes();
     for (Index i = 0; i < n; ++i) {
-      const Index seen = std::min(i + 1, keys), rest = std::min(keys, (i / keys_at_once + 1) * keys_at_once) - seen;
+      const auto [first, count] = own_seen(i);
+      const Index seen = first + count, rest = std::min(keys, (i / keys_at_once + 1) * keys_at_once) - seen;
       x.col(i).segment(seen, std::max<Index>(rest, 0)).setZero();
       d_logits.col(i).segment(seen, i + 1 - seen).setZero();
-      if (!rows.has_gradient(i)) {  // whatever dy is
-        x.col(i).head(seen).setZero(), d_logits.col(i).head(seen).setZero();
-        continue;
-      }
+      const Index hidden = rows.has_gradient(i) ? first : seen;  // whatever dy is
+      x.col(i).head(hidden).setZero(), d_logits.col(i).head(hidden).setZero(), e.col(i).head(first).setZero();
+      if (hidden == seen) continue;
+      Scalar *const of_row = x.col(i).data() + first, *const slopes = d_logits.col(i).data() + first;
       if constexpr (is_exponential) {
-        lengthen(x.col(i).data(), lengths, segment.queries().lengths[i], seen);
-        set_exponential_scores(x.col(i).data(), buffers.wholes(n).data(), segment.keys().fractions, seen,
+        lengthen(of_row, lengths + first, segment.queries().lengths[i], count);
+        set_exponential_scores(of_row, buffers.wholes(n).data() + first, segment.keys().fractions + first, count,
                                segment.gate_exponents()[i] - rows.levels()[i] + top_,
                                std::log2(static_cast<double>(segment.gate_fractions()[i])));
       }
-      differentiate_scores_of_row<F>(x.col(i).data(), e.col(i).data(), d_logits.col(i).data(), scales.weights,
-                                     rows.factor(i), rows.last(i), seen);
-      if (by_slopes_) d_logits.col(i).head(seen).array() *= buffers.slopes(n, n).col(i).head(seen).array();
-      if constexpr (is_exponential) lengthen(d_logits.col(i).data(), lengths, segment.queries().lengths[i], seen);
+      differentiate_scores_of_row<F>(of_row, e.col(i).data() + first, slopes, scales.weights + first, rows.factor(i),
+                                     rows.last(i), count);
+      if (by_slopes_) multiply_entries(slopes, buffers.slopes(n, n).col(i).data() + first, count);
+      if constexpr (is_exponential) lengthen(slopes, lengths + first, segment.queries().lengths[i], count);
     }
     add_own_flows();
   }

@@ -13,8 +13,9 @@ class SoftmaxRows {
   using Exponentials = PackedExponential<Scalar>;
 
  public:
-  SoftmaxRows(RowBuffers<Scalar>& memory, RowKind kind, const RowReports& reports, Index e, Index rows, Index keys)
-      : memory_(memory), kind_(kind), reports_(reports), e_(e) {
+  SoftmaxRows(RowBuffers<Scalar>& memory, RowKind kind, const RowReports& reports, const Mask& mask, Index e,
+              Index rows, Index keys)
+      : memory_(memory), kind_(kind), reports_(reports), mask_(mask), e_(e) {
     memory.sums(e, rows), memory.denominators(rows);
     memory.levels(rows), memory.absolute(rows);
     memory.scores(std::max(keys, rows), rows_at_once), memory.weights(std::max(keys, rows));
@@ -22,53 +23,27 @@ class SoftmaxRows {
   }
 
   /// Rows of a segment without any contribution.
-  void reset(const LoadedSegment<Scalar, F>& segment, const PastLevel<Scalar>& past) {
-    n_ = segment.size(), begin_ = segment.first_row(), end_ = begin_ + segment.rows();
+  template <class Past>
+  void reset(const LoadedSegment<Scalar, F>& segment, const Past& past) {
+    n_ = segment.size(), begin_ = segment.first_row(), end_ = begin_ + segment.rows(), token_ = segment.range().begin;
     memory_.sums(e_, n_).setZero();
-    headroom_ = headroom_for(std::max(past.largest_value, segment.keys().extent.largest));
+    headroom_ = headroom_for(std::max(past.level(token_).largest_value, segment.keys().extent.largest));
     const Scalar* const norms = segment.queries().given_norms;
     for (Index i = 0; i < n_; ++i) memory_.denominators(n_)[i] = norms[i] * Scalar(0);  // no number for a query of none
     memory_.absolute(n_).setZero();
     memory_.levels(n_).setConstant(log2_zero);
   }
-  /// Every row sees all keys: logits can be as large as gates are small.
+  /// No key is too light to be seen: logits can be as large as gates are small.
   [[nodiscard]] double horizon() const { return log2_zero; }
 
-  /// The segment's own keys j ≤ i; its logits are used up.
+  /// The segment's own keys; its logits are used up.
   void add_own(const LoadedSegment<Scalar, F>& segment) {
-    if (!segment.has_keys()) return;
-    const WeightedKeys<Scalar> keys = segment.keys();
-    const ScaledQueries<Scalar> queries = segment.queries();
-    const MatrixView<Scalar> scores = segment.logits(), sums = memory_.sums(e_, n_);
-    const RowPanels<Scalar> values =
-        row_panels<Scalar>(finite_values(keys, memory_.finite_values), end_ - begin_, memory_.values);
-    begin_keys(keys, {});
-    for (Index begin = begin_; begin < end_; begin += rows_at_once) {
-      const Index count = std::min(rows_at_once, end_ - begin), seen = std::min(begin + count, keys.size);
-      for (Index i = begin; i < begin + count; ++i) {
-        Scalar* const column = scores.col(i).data();
-        const Index end = std::min(i + 1, seen);
-        exponentiate(column, end, i, keys, queries);
-        std::fill(column + end, column + seen, Scalar(0));
-      }
-      add_product(sums.middleCols(begin, count), values, scores.block(0, begin, seen, count));
-    }
-    add_infinite_values(keys, scores, begin_, end_, sums);
+    add(segment.keys(), {}, segment.queries(), segment.logits());
   }
-
-  /// All of some keys, which decay by e^between on their way to the segment's time 0.
+  /// Keys from before the segment, which decay by e^between on their way to its time 0.
   void add_keys(const F&, const WeightedKeys<Scalar>& keys, const LogGate& between,
                 const ScaledQueries<Scalar>& queries) {
-    if (keys.size == 0) return;
-    const RowPanels<Scalar> values = value_panels(keys, end_ - begin_, memory_.values);
-    begin_keys(keys, between);
-    for (Index begin = begin_; begin < end_; begin += rows_at_once) {
-      const Index count = std::min(rows_at_once, end_ - begin);
-      const auto scores = memory_.scores(keys.size, count);
-      set_logits(scores, keys, queries, begin);
-      for (Index i = 0; i < count; ++i) exponentiate(scores.col(i).data(), keys.size, begin + i, keys, queries);
-      add_product(memory_.sums(e_, n_).middleCols(begin, count), values, scores);
-    }
+    add(keys, between, queries, {nullptr, 0, 0});
   }
 
   /// Y ← the rows that have queries, rows `query`, … of the call: means, or sums with all their powers of two.
@@ -94,6 +69,31 @@ class SoftmaxRows {
   }
 
  private:
+  // Each row sees what the mask says of these keys. Their scores with it are made of logits, which may be given.
+  void add(const WeightedKeys<Scalar>& keys, const LogGate& between, const ScaledQueries<Scalar>& queries,
+           MatrixView<Scalar> own) {
+    if (keys.size == 0) return;
+    const SeenKeys<Scalar> all(mask_, keys, token_ + begin_, token_ + end_ - 1);
+    const RowPanels<Scalar> values = all.values(memory_);
+    const MatrixView<Scalar> sums = memory_.sums(e_, n_);
+    begin_keys(keys, between);
+    for (Index begin = begin_; begin < end_; begin += rows_at_once) {
+      const Index count = std::min(rows_at_once, end_ - begin), depth = all.at(token_ + begin + count - 1).end();
+      const auto scores = own.cols() > 0 ? own.block(0, begin, depth, count) : memory_.scores(keys.size, count);
+      if (own.cols() == 0) set_logits(scores, keys, queries, begin);
+      for (Index i = begin; i < begin + count; ++i) {
+        const Segment seen = all.at(token_ + i);
+        Scalar* const column = scores.col(i - begin).data();
+        exponentiate(column, seen, i, keys, queries);
+        std::fill(column, column + seen.begin, Scalar(0));
+        std::fill(column + seen.end(), column + depth, Scalar(0));
+      }
+      add_product(sums.middleCols(begin, count), values, scores.topRows(depth));
+      for (Index i = begin; i < begin + count; ++i)
+        all.add_infinite_values(scores.col(i - begin).data(), token_ + i, sums.col(i).data());
+    }
+  }
+
   // Exponents of the keys beside that of the largest, which with `between` is the reference.
   void begin_keys(const WeightedKeys<Scalar>& keys, const LogGate& between) {
     const Weight decay(between);
@@ -105,38 +105,39 @@ class SoftmaxRows {
     for (Index j = 0; j < keys.size; ++j)
       whole[j] = static_cast<Scalar>(std::max(keys.exponents[j] - top_, -2.0 * double{Exponentials::limit}));
   }
-  // Logits of row i as weights at its level, which is raised where it must be.
-  void exponentiate(Scalar* x, Index n, Index i, const WeightedKeys<Scalar>& keys,
+  // Logits of row i with the keys that it sees as weights at its level, which is raised where it must be.
+  void exponentiate(Scalar* x, Segment seen, Index i, const WeightedKeys<Scalar>& keys,
                     const ScaledQueries<Scalar>& queries) {
-    if (n == 0) return;
+    if (seen.size == 0) return;
     constexpr double end = std::numeric_limits<Scalar>::max() / 4;  // beyond it a logit leaves no digits to its row
     const double of_query = queries.lengths[i];
-    for (Index j = 0; j < n && (is_far_ || of_query != 0); ++j)
+    for (Index j = seen.begin; j < seen.end() && (is_far_ || of_query != 0); ++j)
       if (const double far = keys.lengths[j] + of_query; far != 0)
         x[j] = static_cast<Scalar>(std::clamp(times_power_of_two(static_cast<double>(x[j]), far), -end, end));
-    const Scalar* const whole = memory_.weights(keys.size).data();
-    const Scalar largest = Exponentials::largest(x, whole, n);
+    const Scalar* const whole = memory_.weights(keys.size).data() + seen.begin;
+    Scalar* const first = x + seen.begin;
+    const Scalar largest = Exponentials::largest(first, whole, seen.size);
     if (!(std::abs(largest) < Exponentials::limit)) {
-      exponentiate_far(x, n, i, keys);
+      exponentiate_far(x, seen, i, keys);
     } else {
       const double top = std::ceil(largest) + 1;
       raise(i, reference_ + top);
       const double shift = std::min(memory_.levels(n_)[i] - reference_, top + 4096);
       const auto factor = normal_power_of_two<Scalar>(static_cast<int>(-headroom_));  // in no exponent, for its digits
-      memory_.denominators(n_)[i] +=
-          factor * Exponentials::set(x, whole, keys.fractions, n, static_cast<Scalar>(shift), common_);
-      if (headroom_ != 0) set_scaled(x, x, factor, n);
+      memory_.denominators(n_)[i] += factor * Exponentials::set(first, whole, keys.fractions + seen.begin, seen.size,
+                                                                static_cast<Scalar>(shift), common_);
+      if (headroom_ != 0) set_scaled(first, first, factor, seen.size);
     }
-    if (reports_.diagnostics != nullptr) add_absolute(x, n, i, keys, queries);
+    if (reports_.diagnostics != nullptr) add_absolute(x, seen, i, keys, queries);
   }
   // The same for logits beyond the digits of packets, one by one in double, beside the key m of the largest score: what
   // all keys that matter have in common rounds nothing.
-  void exponentiate_far(Scalar* x, Index n, Index i, const WeightedKeys<Scalar>& keys) {
+  void exponentiate_far(Scalar* x, Segment seen, Index i, const WeightedKeys<Scalar>& keys) {
     const auto log2_of = [&](Index j) {
       return static_cast<double>(x[j]) * std::numbers::log2e + (keys.exponents[j] - top_);
     };
-    Index m = 0;
-    for (Index j = 1; j < n; ++j)
+    Index m = seen.begin;
+    for (Index j = seen.begin + 1; j < seen.end(); ++j)
       if (log2_of(j) > log2_of(m) || std::isnan(log2_of(m))) m = j;
     const auto logit = static_cast<double>(x[m]);
     const ReducedExponent largest = reduced_exponent(std::isfinite(logit) ? logit : 0);
@@ -144,16 +145,16 @@ class SoftmaxRows {
                  rest = largest.rest * std::numbers::log2e + static_cast<double>(common_);
     raise(i, reference_ + above + 2);
     const double lower = std::clamp(memory_.levels(n_)[i] - (reference_ + above), -1000.0, 5000.0);
-    for (Index j = 0; j < n; ++j) {
+    for (Index j = seen.begin; j < seen.end(); ++j) {
       const double beside = (static_cast<double>(x[j]) - logit) * std::numbers::log2e +
                             (keys.exponents[j] - keys.exponents[m]) + static_cast<double>(keys.fractions[j]);
       x[j] = static_cast<Scalar>(std::exp2(beside + rest - lower - headroom_));  // NaN stays one
       memory_.denominators(n_)[i] += x[j];
     }
   }
-  void add_absolute(const Scalar* weights, Index n, Index i, const WeightedKeys<Scalar>& keys,
+  void add_absolute(const Scalar* weights, Segment seen, Index i, const WeightedKeys<Scalar>& keys,
                     const ScaledQueries<Scalar>& queries) {
-    for (Index j = 0; j < n; ++j) {
+    for (Index j = seen.begin; j < seen.end(); ++j) {
       const double length = static_cast<double>(queries.given_norms[i]) * static_cast<double>(keys.given_norms[j]);
       memory_.absolute(n_)[i] +=
           static_cast<double>(weights[j]) * (1 + times_power_of_two(length, queries.lengths[i] + keys.lengths[j]));
@@ -173,7 +174,8 @@ class SoftmaxRows {
   RowBuffers<Scalar>& memory_;
   RowKind kind_;
   RowReports reports_;
-  Index e_, n_ = 0, begin_ = 0, end_ = 0;
+  Mask mask_;
+  Index e_, n_ = 0, begin_ = 0, end_ = 0, token_ = 0;
   double reference_ = 0, top_ = 0, headroom_ = 0;
   Scalar common_ = 0;
   bool is_far_ = false;  // lengths are not all in the numbers

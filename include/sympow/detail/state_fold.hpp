@@ -101,6 +101,7 @@ WeightedKeys<Scalar> recent_keys([[maybe_unused]] const F& feature, FoldBuffers<
     sums = ColumnView<const double>(recent.exponents).head(n) + of_phi;
     exponents = sums.data(), lengths = of_phi.data();
     return {n,
+            -n,
             {embeds ? phi.data() : keys.data(), embeds ? phi.rows() : keys.rows(), 1},
             MatrixView<const Scalar>(recent.values).leftCols(n),
             exponents,
@@ -113,6 +114,7 @@ WeightedKeys<Scalar> recent_keys([[maybe_unused]] const F& feature, FoldBuffers<
   } else {
     if (with_norms) set_norms<Scalar>(keys, norms);
     return {n,
+            -n,
             {keys.data(), keys.rows(), 1},
             MatrixView<const Scalar>(recent.values).leftCols(n),
             exponents,

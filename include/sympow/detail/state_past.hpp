@@ -69,7 +69,7 @@ class StatePast {
     });
   }
   /// The sums have been given headroom, nobody knows which: their weight may be lower than their exponent by that.
-  [[nodiscard]] PastLevel<Scalar> level() const {
+  [[nodiscard]] PastLevel<Scalar> level(Index) const {
     using Limits = std::numeric_limits<Scalar>;
     const bool has_sums = sums_weight_.exponent != log2_zero;
     return {std::max(sums_weight_.exponent - Limits::max_exponent / 2, keys_->heaviest),

@@ -68,7 +68,7 @@ void set_weights_at(Scalar* __restrict weights, const double* __restrict exponen
   constexpr double bias = std::numeric_limits<Scalar>::max_exponent - 1,
                    ulp_is_1 = 0x1p52;  // a conversion may be made before the comparisons, and trap
   for (Index j = 0; j < n; ++j) {
-    const double whole = std::min(std::max(exponents[j] + shift, -bias), bias);
+    const double whole = std::min(std::max(exponents[j] + shift, -bias), bias - 1);  // a key that no row sees
     const auto word = static_cast<Bits<Scalar>>(std::bit_cast<std::uint64_t>(whole + bias + ulp_is_1));
     weights[j] = fractions[j] * factor * std::bit_cast<Scalar>(word << bits_of_fraction<Scalar>);
   }

@@ -30,7 +30,7 @@ template <class Normalization = DefaultNormalization, FeatureMap F, class Transi
     std::vector<Scalar> outputs;
   };
   std::vector<Call> calls = {{"automatic", Form::automatic, {}}, {"attention", Form::attention, {}}};
-  if (has_state_forms<F, A> && options.head.mask.offset == 0) {
+  if (has_state_forms<F, A> && options.head.mask.goes_with_states()) {
     calls.push_back({"recurrent", Form::recurrent, {}});
     calls.push_back({"chunked", Form::chunked, {}});
   }

@@ -102,11 +102,11 @@ struct DirectKey {
 /// Row i, that of a query with the logits of the keys.
 template <class Real>
 void set_row(DirectRows<Real>& rows, Index i, const DirectCall<Real>& call, const Real& query_length,
-             const std::vector<DirectKey<Real>>& keys, Index seen, const Matrix<Real>& v) {
+             const std::vector<DirectKey<Real>>& keys, Index first, Index seen, const Matrix<Real>& v) {
   using std::abs;
   constexpr double infinity = std::numeric_limits<double>::infinity();
   Real shift(-infinity);  // means do not see a common factor
-  for (Index j = 0; j < seen && call.divided; ++j)
+  for (Index j = first; j < seen && call.divided; ++j)
     if (const auto& key = keys[static_cast<std::size_t>(j)]; !key.gone && (call.degree == 0 || key.logit != Real(0)))
       shift = std::max<Real>(shift, call.degree > 0 ? key.log_b : key.logit + key.log_b);
   if (!(shift > Real(-infinity))) shift = Real(0);
@@ -114,7 +114,7 @@ void set_row(DirectRows<Real>& rows, Index i, const DirectCall<Real>& call, cons
   CompensatedSum<Real> denominator;
   std::vector<CompensatedSum<Real>> numerator(static_cast<std::size_t>(v.rows()));
   Real absolute(0);
-  for (Index j = 0; j < seen; ++j) {
+  for (Index j = first; j < seen; ++j) {
     const auto& [log_b, length, logit, gone] = keys[static_cast<std::size_t>(j)];
     if (gone) continue;
     rows.window[i] += exponential_or_zero(log_b);
@@ -161,14 +161,15 @@ DirectRows<Real> direct_rows(const DirectCall<Real>& call, const Matrix<Real>& q
       apply(step, k.data() + j * d);
       key.length = length_of(k.data() + j * d, d);
     }
-    const Index i = t - call.mask.offset, seen = call.mask.is_full ? n : std::min(t + 1, n);
+    const Index i = t - call.mask.offset, seen = call.mask.is_full ? n : std::min(t + 1, n),
+                first = std::max<Index>(0, t - call.mask.window + 1);
     if (i < 0 || i >= T) continue;
     const Real* const query = q.data() + i * d;
     for (Index j = 0; j < seen; ++j) {
       Real& logit = keys[static_cast<std::size_t>(j)].logit = Real(0);
       for (Index c = 0; c < d; ++c) logit += k.data()[c + j * d] * query[c];
     }
-    set_row(rows, i, call, length_of(query, d), keys, seen, v);
+    set_row(rows, i, call, length_of(query, d), keys, first, seen, v);
   }
   return rows;
 }
@@ -181,7 +182,7 @@ void check_direct_call(const A& transition, const Matrix<Real>& q, const Matrix<
   using sympow::detail::check_size;
   check_size("rows of K", k.rows(), q.rows(), "rows of Q");
   check_size("columns of V", v.cols(), k.cols(), "columns of K, one a token");
-  if (mask == causal()) check_size("columns of K", k.cols(), q.cols(), "columns of Q, one a token");
+  if (mask.is_aligned()) check_size("columns of K", k.cols(), q.cols(), "columns of Q, one a token");
   if (transition.length() != Dynamic)
     check_size("length of the transition", transition.length(), tokens, "tokens of keys and queries");
   if (transition.key_dimension() != Dynamic)

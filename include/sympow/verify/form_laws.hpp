@@ -60,7 +60,7 @@ FormResiduals residuals_of_forms(const DirectRows<Real>& rows, const F& feature,
   found.attention = apart("attention", Y, rows.Y, A::key_action != KeyAction::none ? every_token : never);
   found.transition = transition_residual<Scalar>(transition, K.cols(), Q.rows());
   if constexpr (has_state_forms<F, A>) {
-    if (options.mask.offset != 0) return found;  // a state has no place for it
+    if (!options.mask.goes_with_states()) return found;  // a state has no place for it
     const Index d = Q.rows(), e = V.rows();
     State<Scalar, F> literal(feature, d, e, 0), tailed(feature, d, e), chunks = tailed;
     const auto by_token = [&](auto& state) {

@@ -133,7 +133,7 @@ class BoundSums {
     }
     Row row{i, std::abs(call_.scale) * length(call_.Q.col(i)), most, sum * values_, 1, 0};
     Vector<Wide> m = Vector<Wide>::Zero(n_);
-    for (Index j = 0; j < call_.seen(i); ++j) m[j] = pair_weight(row, j);
+    for (Index j = call_.first(i); j < call_.seen(i); ++j) m[j] = pair_weight(row, j);
     const bool reads = call_.initial.size() > 0;
     const Wide read = reads ? state_weight(row) : Wide(0);
     if (call_.divided) {
@@ -142,7 +142,7 @@ class BoundSums {
       row.again = result_.condition[i] = (m.sum() + read * state_) / row.den;
       result_.is_degenerate[static_cast<std::size_t>(i)] = !(row.again * 16 * u_ < 1);
     }
-    for (Index j = 0; j < call_.seen(i); ++j) add_pair(row, j, m[j]);
+    for (Index j = call_.first(i); j < call_.seen(i); ++j) add_pair(row, j, m[j]);
     if (reads) add_reading(row, read);
   }
 

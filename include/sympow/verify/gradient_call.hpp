@@ -59,7 +59,9 @@ struct GradientCall {
   [[nodiscard]] bool is_absolute() const { return score == Score::embedded || mask.is_full; }
   /// Whether it goes on from a state, or a loss sees the final one.
   [[nodiscard]] bool has_state() const { return initial.size() + d_final.size() > 0; }
-  /// Keys 0 … n - 1 that a query sees.
+  /// The first of the keys that a query sees.
+  [[nodiscard]] Index first(Index query) const { return std::max<Index>(0, token_of(query) - mask.window + 1); }
+  /// The end of the keys that a query sees.
   [[nodiscard]] Index seen(Index query) const {
     if (token_of(query) < 0) return 0;
     return mask.is_full ? K.cols() : std::min(token_of(query) + 1, K.cols());

@@ -155,7 +155,7 @@ inline void GradientPairs::set_logits(const GradientCall& call) {
   logits.setZero(n, m);
   log_weights.setConstant(n, m, -std::numeric_limits<Wide>::infinity());
   for (Index i = 0; i < m; ++i)
-    for (Index j = 0; j < call.seen(i); ++j) {
+    for (Index j = call.first(i); j < call.seen(i); ++j) {
       const auto& query = queries[static_cast<std::size_t>(i)];
       const auto& key = keys[static_cast<std::size_t>(j)];
       const Index at = query.token();
@@ -177,13 +177,13 @@ inline void GradientPairs::set_row(const GradientCall& call, Index i) {
   if (reads_state) state_reads.col(i) = detail::image(call.initial, state_features[static_cast<std::size_t>(i)].phi);
   if (call.divided) {
     Wide most = reads_state && state_reads(e, i) != 0 ? log_state : nothing;
-    for (Index j = 0; j < seen; ++j)
+    for (Index j = call.first(i); j < seen; ++j)
       if (exponential || logits(j, i) != 0)
         most = std::max(most, log_weights(j, i) + (exponential ? logits(j, i) : Wide(0)));
     shift[i] = most > nothing ? most : 0;
   }
   Vector<Wide> sums = Vector<Wide>::Zero(e + 1);
-  for (Index j = 0; j < seen; ++j) {
+  for (Index j = call.first(i); j < seen; ++j) {
     if (!(log_weights(j, i) > nothing)) continue;  // behind a closed gate, whatever it is
     const Wide b = weights(j, i) = std::exp(log_weights(j, i) - shift[i]), x = logits(j, i);
     const Wide s = scores(j, i) = exponential                  ? std::exp(x + log_weights(j, i) - shift[i])

@@ -94,7 +94,7 @@ class GradientSums {
     const Vector<Wide> g = adjoint_of_sums(i);
     const auto row = static_cast<std::size_t>(i);
     Vector<Wide> d_features = Vector<Wide>::Zero(call_.feature.dimension);
-    for (Index j = 0; j < call_.seen(i); ++j) {
+    for (Index j = call_.first(i); j < call_.seen(i); ++j) {
       const Wide b = pairs_.weights(j, i), s = pairs_.scores(j, i), D = inner(extended_value(j), g);
       if (b == 0 && s == 0) continue;  // behind a closed gate, whatever it is
       for (Index r = 0; r < call_.V.rows(); ++r) result_.V(r, j) += s * g[r];
