@@ -23,8 +23,9 @@ void attention(const F& feature, const A& transition, const Eigen::MatrixBase<DQ
   using Scalar = typename DQ::Scalar;
   constexpr detail::RowKind kind = detail::row_kind<Normalization, F>();
   if constexpr (detail::check_types<F, A, DQ, DK, DV>())
-    detail::FormCalls<Scalar, F>::attention(kind, feature, detail::ViewOf<Scalar, A>(transition), Q.derived(),
-                                            K.derived(), V.derived(), output, workspace, options);
+    detail::FormCalls<Scalar, F>::attention(
+        {kind, feature, detail::ViewOf<Scalar, A>(transition), Q.derived(), K.derived(), V.derived(), options}, output,
+        workspace);
 }
 
 /// The same, returning Y.

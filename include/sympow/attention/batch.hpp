@@ -28,29 +28,23 @@ struct BatchForms {
                   const AttendCall<Scalar, F>& call, const Threads& threads);
 
  private:
-  using Matrices = ConstBatch<Scalar>;
   /// A head without a state, by a form that has been chosen.
-  static void run_stateless(Form form, RowKind kind, const F& feature, const TransitionView<Scalar>& transition,
-                            const Matrices& Q, const Matrices& K, const Matrices& V,
-                            const Output<Scalar, Tape<Scalar, F>>& Y, Workspace<Scalar>& work, const Options& options);
+  static void run_stateless(Form form, const FormInputs<Scalar, F>& x, const Output<Scalar, Tape<Scalar, F>>& Y,
+                            Workspace<Scalar>& work);
 };
 
 template <class Scalar, FeatureMap F>
-void BatchForms<Scalar, F>::run_stateless(Form form, RowKind kind, const F& feature,
-                                          const TransitionView<Scalar>& transition, const Matrices& Q,
-                                          const Matrices& K, const Matrices& V,
-                                          const Output<Scalar, Tape<Scalar, F>>& Y, Workspace<Scalar>& work,
-                                          const Options& options) {
+void BatchForms<Scalar, F>::run_stateless(Form form, const FormInputs<Scalar, F>& x,
+                                          const Output<Scalar, Tape<Scalar, F>>& Y, Workspace<Scalar>& work) {
   using Forms = FormCalls<Scalar, F>;
   if (form == Form::attention) {
-    Forms::run_attention(kind, feature, transition, Q, K, V, Y, work, options);
+    Forms::run_attention(x, Y, work);
   } else if constexpr (FiniteFeatureMap<F>) {
-    State<Scalar, F> state(feature, Q.rows(), V.rows());
+    State<Scalar, F> state(x.feature, x.Q.rows(), x.V.rows());
     state.drop_key_product();
-    if (form == Form::chunked && options.mask == causal())
-      return Forms::chunked(kind, feature, transition, Q, K, V, state, Y, work, options);
+    if (form == Form::chunked && x.options.mask == causal()) return Forms::chunked(x, state, Y, work);
     Batch<Scalar> rows = Y.rows();
-    Forms::run_from_state(form, kind, feature, transition, Q, K, V, state, rows, work, options);
+    Forms::run_from_state(form, x, state, rows, work);
   }
 }
 
@@ -81,11 +75,11 @@ void BatchForms<Scalar, F>::run(RowKind kind, const F& feature, BatchTransitions
       if (x.tapes) tape = (*x.tapes)[static_cast<std::size_t>(n)];
       transitions.with(n, [&](const TransitionView<Scalar>& transition) {
         if (!batch.keeps_states())
-          return run_stateless(plan.form, kind, feature, transition, Q, K, V, {Y, tape}, work, options);
+          return run_stateless(plan.form, {kind, feature, transition, Q, K, V, options}, {Y, tape}, work);
         if constexpr (FiniteFeatureMap<F>) {
           Batch<Scalar> rows = Y;
-          FormCalls<Scalar, F>::run_from_state(plan.form, kind, feature, transition, Q, K, V, x.states[n], rows, work,
-                                               options, call.head_group());
+          FormCalls<Scalar, F>::run_from_state(
+              plan.form, {kind, feature, transition, Q, K, V, options, call.head_group()}, x.states[n], rows, work);
         }
       });
     });
@@ -97,8 +91,8 @@ void BatchForms<Scalar, F>::run(RowKind kind, const F& feature, BatchTransitions
           call.clear_padding(b, h);
           const auto run = [&](State<Scalar, F>& state) {
             transitions.with(n, [&](const TransitionView<Scalar>& transition) {
-              scan<F, Scalar>(kind, feature, transition, Q, K, V, state, Y, workspaces, options, threads,
-                              call.head_group());
+              scan<F, Scalar>({kind, feature, transition, Q, K, V, options, call.head_group()}, state, Y, workspaces,
+                              threads);
             });
           };
           if (batch.keeps_states()) return run(x.states[n]);

@@ -23,8 +23,9 @@ void chunked(const F& feature, const A& transition, const Eigen::MatrixBase<DQ>&
              std::type_identity_t<OptionalRef<Workspace<S>>> workspace = {}, const Options& options = {}) {
   constexpr detail::RowKind kind = detail::row_kind<Normalization, F>();
   if constexpr (detail::check_state_form<F, A, DQ, DK, DV, S, G>())
-    detail::FormCalls<S, F>::chunked(kind, feature, detail::ViewOf<S, A>(transition), Q.derived(), K.derived(),
-                                     V.derived(), state, output, workspace, options);
+    detail::FormCalls<S, F>::chunked(
+        {kind, feature, detail::ViewOf<S, A>(transition), Q.derived(), K.derived(), V.derived(), options}, state,
+        output, workspace);
 }
 
 /// The same, returning Y.
@@ -63,8 +64,10 @@ void absorb(const F& feature, const A& transition, const Eigen::MatrixBase<DK>& 
             State<S, G>& state, std::type_identity_t<OptionalRef<Workspace<S>>> workspace = {},
             const Options& options = {}) {
   if constexpr (detail::check_state_form<F, A, DK, DK, DV, S, G>())
-    detail::FormCalls<S, F>::from_state(Form::chunked, detail::RowKind::sums, feature, detail::ViewOf<S, A>(transition),
-                                        K.derived(), K.derived(), V.derived(), state, {}, workspace, options);
+    detail::FormCalls<S, F>::from_state(Form::chunked,
+                                        {detail::RowKind::sums, feature, detail::ViewOf<S, A>(transition), K.derived(),
+                                         K.derived(), V.derived(), options},
+                                        state, {}, workspace);
 }
 
 }  // namespace SYMPOW_NAMESPACE

@@ -112,39 +112,45 @@ constexpr bool check_state_form() {
     return false;
 }
 
+/// What all forms are given; Q is that of the first head of the group.
+template <class Scalar, FeatureMap F>
+struct FormInputs {
+  RowKind kind;
+  const F& feature;
+  const TransitionView<Scalar>& transition;
+  ConstBatch<Scalar> Q, K, V;
+  const Options& options;
+  HeadGroup group = {};
+  OptionalRef<const Visitor<Index>> visit_chunk = {};  ///< told the first token of every chunk
+};
+
 /// Calls of a feature map under any transition, compiled once for a scalar type. Nothing is touched if a check throws.
 template <class Scalar, FeatureMap F>
 struct FormCalls {
-  using View = TransitionView<Scalar>;
-  using Input = ConstBatch<Scalar>;
+  using Inputs = FormInputs<Scalar, F>;
   using OfHead = typename StateOf<Scalar, F>::type;
   using Rows = Output<Scalar, Tape<Scalar, F>>;
   using Scratch = OptionalRef<Workspace<Scalar>>;
 
   /// The attention form.
-  static void attention(RowKind kind, const F& feature, const View& transition, const Input& Q, const Input& K,
-                        const Input& V, const Rows& output, Scratch workspace, const Options& options);
-  /// The recurrent or the chunked form of all heads of a group; Q and Y are those of its first. Without Y the call has
-  /// no rows: its queries are not looked at. `visit_chunk`, if it is given, is told the first token of every chunk.
-  static void from_state(Form form, RowKind kind, const F& feature, const View& transition, const Input& Q,
-                         const Input& K, const Input& V, OfHead& state, OptionalRef<Batch<Scalar>> Y, Scratch workspace,
-                         const Options& options, const HeadGroup& group = {},
-                         OptionalRef<const Visitor<Index>> visit_chunk = {})
+  static void attention(const Inputs& x, const Rows& output, Scratch workspace);
+  /// The recurrent or the chunked form of all heads of a group; Y is that of its first. Without Y the call has no rows:
+  /// its queries are not looked at.
+  static void from_state(Form form, const Inputs& x, OfHead& state, OptionalRef<Batch<Scalar>> Y, Scratch workspace)
     requires FiniteFeatureMap<F>;
   /// `attention` and `from_state` without their checks, for a batch that has made them.
-  static void run_attention(RowKind kind, const F& feature, const View& transition, const Input& Q, const Input& K,
-                            const Input& V, const Rows& output, Workspace<Scalar>& workspace, const Options& options);
-  static void run_from_state(Form form, RowKind kind, const F& feature, const View& transition, const Input& Q,
-                             const Input& K, const Input& V, OfHead& state, OptionalRef<Batch<Scalar>> Y,
-                             Workspace<Scalar>& workspace, const Options& options, const HeadGroup& group = {},
-                             OptionalRef<const Visitor<Index>> visit_chunk = {})
+  static void run_attention(const Inputs& x, const Rows& output, Workspace<Scalar>& workspace);
+  static void run_from_state(Form form, const Inputs& x, OfHead& state, OptionalRef<Batch<Scalar>> Y,
+                             Workspace<Scalar>& workspace)
     requires FiniteFeatureMap<F>;
   /// The chunked form, with a tape if it is given one.
-  static void chunked(RowKind kind, const F& feature, const View& transition, const Input& Q, const Input& K,
-                      const Input& V, OfHead& state, const Rows& output, Scratch workspace, const Options& options)
+  static void chunked(const Inputs& x, OfHead& state, const Rows& output, Scratch workspace)
     requires FiniteFeatureMap<F>;
 
  private:
+  using View = TransitionView<Scalar>;
+  using Pass = ForwardPasses<Scalar, PassFeature<Scalar, F>>;
+
   /// `view` with the largest gate of every token factored out, if the slowest channels of powers decay by more than
   /// e^-27 over the call; else null.
   static std::unique_ptr<const View> factored(const View& view) {
@@ -154,112 +160,107 @@ struct FormCalls {
 };
 
 template <class Scalar, FeatureMap F>
-void FormCalls<Scalar, F>::attention(RowKind kind, const F& feature, const View& transition, const Input& Q,
-                                     const Input& K, const Input& V, const Rows& output, Scratch workspace,
-                                     const Options& options) {
-  check_call<F>(transition, Q, K, V, options);
-  check_output(output.rows(), Q, K, V);
-  if (workspace) return run_attention(kind, feature, transition, Q, K, V, output, *workspace, options);
+void FormCalls<Scalar, F>::attention(const Inputs& x, const Rows& output, Scratch workspace) {
+  check_call<F>(x.transition, x.Q, x.K, x.V, x.options);
+  check_output(output.rows(), x.Q, x.K, x.V);
+  if (workspace) return run_attention(x, output, *workspace);
   Workspace<Scalar> own;
-  run_attention(kind, feature, transition, Q, K, V, output, own, options);
+  run_attention(x, output, own);
 }
 
 template <class Scalar, FeatureMap F>
-void FormCalls<Scalar, F>::run_attention(RowKind kind, const F& feature, const View& transition, const Input& Q,
-                                         const Input& K, const Input& V, const Rows& output,
-                                         Workspace<Scalar>& workspace, const Options& options) {
+void FormCalls<Scalar, F>::run_attention(const Inputs& x, const Rows& output, Workspace<Scalar>& workspace) {
+  const Options& options = x.options;
   Batch<Scalar> Y = output.rows();
-  if (options.diagnostics != nullptr) reset(*options.diagnostics, Q.cols());
-  const auto slow = factored(transition);
-  ForwardCall<Scalar> call{slow ? *slow : transition, kind, options, Q, K, V, Y, memory_of(workspace)};
-  using Pass = ForwardPasses<Scalar, PassFeature<Scalar, F>>;
-  if (!output.tape()) return Pass::attention(pass_feature<Scalar>(feature), call);
+  if (options.diagnostics != nullptr) reset(*options.diagnostics, x.Q.cols());
+  const auto slow = factored(x.transition);
+  ForwardCall<Scalar> call{slow ? *slow : x.transition, x.kind, options, x.Q, x.K, x.V, Y, memory_of(workspace)};
+  if (!output.tape()) return Pass::attention(pass_feature<Scalar>(x.feature), call);
   TapeContent<Scalar, F>& kept = TapeAccess::begin(*output.tape());
   kept.sums.resize(static_cast<std::size_t>(Y.cols()));
   resize_safely(kept.Y, Y.rows(), Y.cols());
   call.sums = kept.sums.data();
-  Pass::attention(pass_feature<Scalar>(feature), call);
+  Pass::attention(pass_feature<Scalar>(x.feature), call);
   kept.Y = Y;
-  kept.kind = kind, kept.scale = options.scale, kept.mask = options.mask;
+  kept.kind = x.kind, kept.scale = options.scale, kept.mask = options.mask;
   kept.form = Form::attention;
 }
 
 template <class Scalar, FeatureMap F>
-void FormCalls<Scalar, F>::from_state(Form form, RowKind kind, const F& feature, const View& transition, const Input& Q,
-                                      const Input& K, const Input& V, OfHead& state, OptionalRef<Batch<Scalar>> Y,
-                                      Scratch workspace, const Options& options, const HeadGroup& group,
-                                      OptionalRef<const Visitor<Index>> visit_chunk)
+void FormCalls<Scalar, F>::from_state(Form form, const Inputs& x, OfHead& state, OptionalRef<Batch<Scalar>> Y,
+                                      Scratch workspace)
   requires FiniteFeatureMap<F>
 {
-  check_call<F>(transition, Q, K, V, options);
-  check_state(state, feature, transition, Q, V);
-  check_state_mask(options.mask);
-  if (Y) check_output(*Y, Q, K, V);
-  if (workspace)
-    return run_from_state(form, kind, feature, transition, Q, K, V, state, Y, *workspace, options, group, visit_chunk);
+  check_call<F>(x.transition, x.Q, x.K, x.V, x.options);
+  check_state(state, x.feature, x.transition, x.Q, x.V);
+  check_state_mask(x.options.mask);
+  if (Y) check_output(*Y, x.Q, x.K, x.V);
+  if (workspace) return run_from_state(form, x, state, Y, *workspace);
   Workspace<Scalar> own;
-  run_from_state(form, kind, feature, transition, Q, K, V, state, Y, own, options, group, visit_chunk);
+  run_from_state(form, x, state, Y, own);
 }
 
 template <class Scalar, FeatureMap F>
-void FormCalls<Scalar, F>::run_from_state(Form form, RowKind kind, const F& feature, const View& transition,
-                                          const Input& Q, const Input& K, const Input& V, OfHead& state,
-                                          OptionalRef<Batch<Scalar>> Y, Workspace<Scalar>& workspace,
-                                          const Options& options, const HeadGroup& group,
-                                          OptionalRef<const Visitor<Index>> visit_chunk)
+void FormCalls<Scalar, F>::run_from_state(Form form, const Inputs& x, OfHead& state, OptionalRef<Batch<Scalar>> Y,
+                                          Workspace<Scalar>& workspace)
   requires FiniteFeatureMap<F>
 {
-  if (options.diagnostics != nullptr) reset(*options.diagnostics, Y ? Q.cols() : 0);
+  if (x.options.diagnostics != nullptr) reset(*x.options.diagnostics, Y ? x.Q.cols() : 0);
   const MatrixView<Scalar> rows = Y ? MatrixView<Scalar>(*Y) : MatrixView<Scalar>(nullptr, 0, 0);
-  const auto slow = factored(transition);
+  const auto slow = factored(x.transition);
   auto& content = StateAccess::content(state);
   Frames<Scalar>& frames = content.frames;
   const Index before = frames.tokens;
   double log_decay = frames.log_decay;
-  ForwardCall<Scalar> call{slow ? *slow : transition, kind, options, Q, K, V, rows, memory_of(workspace), &content};
-  call.has_queries = static_cast<bool>(Y);
-  call.group = group;
-  if (visit_chunk) call.visit_chunk = &*visit_chunk;
-  using Pass = ForwardPasses<Scalar, PassFeature<Scalar, F>>;
+  const ForwardCall<Scalar> call{.transition = slow ? *slow : x.transition,
+                                 .rows = x.kind,
+                                 .options = x.options,
+                                 .Q = x.Q,
+                                 .K = x.K,
+                                 .V = x.V,
+                                 .Y = rows,
+                                 .memory = memory_of(workspace),
+                                 .state = &content,
+                                 .has_queries = static_cast<bool>(Y),
+                                 .group = x.group,
+                                 .visit_chunk = x.visit_chunk ? &*x.visit_chunk : nullptr};
   if (form == Form::recurrent)
-    Pass::recurrent(pass_feature<Scalar>(feature), call);
+    Pass::recurrent(pass_feature<Scalar>(x.feature), call);
   else
-    Pass::chunked(pass_feature<Scalar>(feature), call);
+    Pass::chunked(pass_feature<Scalar>(x.feature), call);
   if (slow) {  // what the state says of its decays is what the transition says
-    for (Index t = 0; t < frames.tokens - before; ++t) log_decay += transition.log_decay(t);
+    for (Index t = 0; t < frames.tokens - before; ++t) log_decay += x.transition.log_decay(t);
     frames.log_decay = log_decay;
-    frames.log_channels.array() += transition.total_max_log_gate();
+    frames.log_channels.array() += x.transition.total_max_log_gate();
   }
   content.interrupted = false;
 }
 
 template <class Scalar, FeatureMap F>
-void FormCalls<Scalar, F>::chunked(RowKind kind, const F& feature, const View& transition, const Input& Q,
-                                   const Input& K, const Input& V, OfHead& state, const Rows& output, Scratch workspace,
-                                   const Options& options)
+void FormCalls<Scalar, F>::chunked(const Inputs& x, OfHead& state, const Rows& output, Scratch workspace)
   requires FiniteFeatureMap<F>
 {
   Batch<Scalar> Y = output.rows();
-  if (!output.tape())
-    return from_state(Form::chunked, kind, feature, transition, Q, K, V, state, Y, workspace, options);
-  check_call<F>(transition, Q, K, V, options);
-  check_state(state, feature, transition, Q, V);
-  check_output(Y, Q, K, V);
-  if (options.mask != causal())
+  if (!output.tape()) return from_state(Form::chunked, x, state, Y, workspace);
+  check_call<F>(x.transition, x.Q, x.K, x.V, x.options);
+  check_state(state, x.feature, x.transition, x.Q, x.V);
+  check_output(Y, x.Q, x.K, x.V);
+  if (x.options.mask != causal())
     raise<InvalidArgument>("chunked: a tape goes with the mask causal(), of queries that stand at their keys");
-  if (options.diagnostics != nullptr) raise<InvalidArgument>("chunked: diagnostics are given by calls without a tape");
-  Options own = options;
+  if (x.options.diagnostics != nullptr)
+    raise<InvalidArgument>("chunked: diagnostics are given by calls without a tape");
+  Options own = x.options;
   own.check_finite = false;
-  ProblemShape shape = head_shape(feature, transition, K.cols(), K.rows(), V.rows());
+  ProblemShape shape = head_shape(x.feature, x.transition, x.K.cols(), x.K.rows(), x.V.rows());
   shape.keeps_state = true;
   shape.from_nothing = state.tokens() == 0;
-  own.chunk = chunk_of(options, shape);
+  own.chunk = chunk_of(x.options, shape);
   TapeContent<Scalar, F>& kept = TapeAccess::begin(*output.tape());
   std::vector<OfHead>& states = kept.states;
-  kept.tokens = K.cols(), kept.chunk = own.chunk, kept.action = transition.key_action();
-  kept.between = own.chunk * std::clamp<Index>(options.checkpoint, 1, std::numeric_limits<Index>::max() / own.chunk);
+  kept.tokens = x.K.cols(), kept.chunk = own.chunk, kept.action = x.transition.key_action();
+  kept.between = own.chunk * std::clamp<Index>(own.checkpoint, 1, std::numeric_limits<Index>::max() / own.chunk);
   if (!states.empty() &&
-      !(same_feature(states.front().feature(), feature) && states.front().key_dimension() == state.key_dimension()))
+      !(same_feature(states.front().feature(), x.feature) && states.front().key_dimension() == state.key_dimension()))
     states.clear();
   std::size_t n = 0;
   const auto keep = [&](Index t) {
@@ -270,8 +271,9 @@ void FormCalls<Scalar, F>::chunked(RowKind kind, const F& feature, const View& t
     content.interrupted = false;  // as the call is
   };
   const Visitor<Index> visit_chunk(keep);
-  from_state(Form::chunked, kind, feature, transition, Q, K, V, state, Y, workspace, own, {}, visit_chunk);
-  if (K.cols() == 0) keep(0);
+  from_state(Form::chunked, {x.kind, x.feature, x.transition, x.Q, x.K, x.V, own, {}, visit_chunk}, state, Y,
+             workspace);
+  if (x.K.cols() == 0) keep(0);
   states.erase(states.begin() + static_cast<std::ptrdiff_t>(n), states.end());
   kept.frame = state.frame();
   kept.form = Form::chunked;

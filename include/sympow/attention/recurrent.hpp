@@ -23,8 +23,10 @@ void recurrent(const F& feature, const A& transition, const Eigen::MatrixBase<DQ
   Batch<S> Y = output.rows();
   constexpr detail::RowKind kind = detail::row_kind<Normalization, F>();
   if constexpr (detail::check_state_form<F, A, DQ, DK, DV, S, G>())
-    detail::FormCalls<S, F>::from_state(Form::recurrent, kind, feature, detail::ViewOf<S, A>(transition), Q.derived(),
-                                        K.derived(), V.derived(), state, Y, workspace, options);
+    detail::FormCalls<S, F>::from_state(
+        Form::recurrent,
+        {kind, feature, detail::ViewOf<S, A>(transition), Q.derived(), K.derived(), V.derived(), options}, state, Y,
+        workspace);
 }
 
 /// The same, returning Y.

@@ -57,13 +57,12 @@ void clear(State<Scalar, F>& state, const Frame& from) {
 /// in float and 65,536 tokens 3.0 µs a token become 3.4 on one thread and 1.8 on two. (To give each thread some of the
 /// e values instead is simpler, but repeats embeddings and logits: 1.4 times the speed on two threads.)
 template <class F, class Scalar>
-void scan(RowKind kind, const F& feature, const TransitionView<Scalar>& transition, const ConstBatch<Scalar>& Q,
-          const ConstBatch<Scalar>& K, const ConstBatch<Scalar>& V, State<Scalar, F>& state, Batch<Scalar> Y,
-          Workspaces<Scalar>& workspaces, const Options& options, const Threads& threads, const HeadGroup& group) {
+void scan(const FormInputs<Scalar, F>& x, State<Scalar, F>& state, Batch<Scalar> Y, Workspaces<Scalar>& workspaces,
+          const Threads& threads) {
   using StateType = State<Scalar, F>;
   using Forms = FormCalls<Scalar, F>;
-  const Index T = Q.cols(), d = Q.rows(), e = V.rows(), size = scanned_segment(feature.dimension(d), options.chunk),
-              segments = (T + size - 1) / size;
+  const Index T = x.Q.cols(), d = x.Q.rows(), e = x.V.rows(),
+              size = scanned_segment(x.feature.dimension(d), x.options.chunk), segments = (T + size - 1) / size;
   const auto segment = [&](Index s) { return Segment{s * size, std::min(size, T - s * size)}; };
   const Index window = std::max(4, 2 * threads.count), windows = (segments + window - 1) / window;
   if (workspaces.empty()) workspaces.resize(1);
@@ -71,9 +70,9 @@ void scan(RowKind kind, const F& feature, const TransitionView<Scalar>& transiti
   std::vector<Frame> frames{state.frame()};
   for (Index s = 0; s + 1 < segments; ++s) {
     frames.push_back(frames.back());
-    advance_frame(transition, frames.back(), segment(s), d, workspaces[0]);
+    advance_frame(x.transition, frames.back(), segment(s), d, workspaces[0]);
   }
-  StateType blank(feature, d, e, 0);
+  StateType blank(x.feature, d, e, 0);
   blank.read_as_bf16(state.reads_as_bf16());
   std::vector<StateType> parts(static_cast<std::size_t>(std::min(segments, 2 * window)), blank),
       states(parts.size() + 1, blank);
@@ -85,13 +84,15 @@ void scan(RowKind kind, const F& feature, const TransitionView<Scalar>& transiti
   const auto absorb_one = [&](Index s, Workspace<Scalar>& work) {
     clear(part(s), frames[static_cast<std::size_t>(s)]);
     const Segment own = segment(s);
-    Forms::run_from_state(Form::chunked, RowKind::sums, feature, SegmentView<Scalar>(transition, own),
-                          K.middleCols(own.begin, own.size), K.middleCols(own.begin, own.size),
-                          V.middleCols(own.begin, own.size), part(s), {}, work, options);
+    Forms::run_from_state(
+        Form::chunked,
+        {RowKind::sums, x.feature, SegmentView<Scalar>(x.transition, own), x.K.middleCols(own.begin, own.size),
+         x.K.middleCols(own.begin, own.size), x.V.middleCols(own.begin, own.size), x.options},
+        part(s), {}, work);
   };
   const auto merge_one = [&](Index s) {
     check_adjacent(before(s), part(s));
-    add_state(feature, StateAccess::content(before(s)), StateAccess::content(part(s)));
+    add_state(x.feature, StateAccess::content(before(s)), StateAccess::content(part(s)));
     std::swap(before(s + 1), part(s));
   };
   const auto read_one = [&](Index s, Workspace<Scalar>& work) {
@@ -99,9 +100,11 @@ void scan(RowKind kind, const F& feature, const TransitionView<Scalar>& transiti
     set_tail(before(s), own.size);
     before(s).drop_key_product();  // it has been merged
     Batch<Scalar> rows = Y.middleCols(own.begin, own.size);
-    Forms::run_from_state(Form::chunked, kind, feature, SegmentView<Scalar>(transition, own),
-                          Q.middleCols(own.begin, own.size), K.middleCols(own.begin, own.size),
-                          V.middleCols(own.begin, own.size), before(s), rows, work, options, group);
+    Forms::run_from_state(
+        Form::chunked,
+        {x.kind, x.feature, SegmentView<Scalar>(x.transition, own), x.Q.middleCols(own.begin, own.size),
+         x.K.middleCols(own.begin, own.size), x.V.middleCols(own.begin, own.size), x.options, x.group},
+        before(s), rows, work);
   };
   const auto of_window = [&](Index w) {
     return w < 0 || w >= windows ? Segment{} : Segment{w * window, std::min(window, segments - w * window)};

@@ -112,8 +112,10 @@ class ScanVjp {
     clear(part(s), frames_[at(s)]);
     const Segment own = segment(s);
     const auto K = x_.K.middleCols(own.begin, own.size);
-    FormCalls<Scalar, F>::run_from_state(Form::chunked, RowKind::sums, feature_, SegmentView<Scalar>(transition_, own),
-                                         K, K, x_.V.middleCols(own.begin, own.size), part(s), {}, work, options_);
+    FormCalls<Scalar, F>::run_from_state(Form::chunked,
+                                         {RowKind::sums, feature_, SegmentView<Scalar>(transition_, own), K, K,
+                                          x_.V.middleCols(own.begin, own.size), options_},
+                                         part(s), {}, work);
   }
   // `state` goes on by segment s.
   void merge_one(StateType& state, Index s) {

@@ -135,11 +135,11 @@ class EngineOf final : public Engine {
         const auto Q = call.Q.head(b, h), K = call.K.head(b, key), V = call.V.head(b, key);
         Batch<S> Y = call.Y.head(b, h);
         const Form form = batch.plan(group).form;
-        if (form == Form::attention)
-          return detail::FormCalls<S, F>::attention(kind, feature, transition, Q, K, V, Y, work, options);
+        const detail::FormInputs<S, F> inputs{kind, feature, transition, Q, K, V, options};
+        if (form == Form::attention) return detail::FormCalls<S, F>::run_attention(inputs, Y, work);
         if constexpr (FiniteFeatureMap<F>) {
           State<S, F> state = states ? states[group] : State<S, F>(feature, Q.rows(), V.rows());
-          detail::FormCalls<S, F>::from_state(form, kind, feature, transition, Q, K, V, state, Y, work, options);
+          detail::FormCalls<S, F>::run_from_state(form, inputs, state, Y, work);
         }
       });
       for (Index t = 0; t < diagnostics.shape[1]; ++t) {
