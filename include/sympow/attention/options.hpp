@@ -25,13 +25,16 @@ struct Diagnostics;  // see diagnostics.hpp
 /// Which keys a query sees. Query i stands at token i + offset, key j at token j; the transition goes on to the last of
 /// them. The query at token t sees the keys first(t), …, end(t) - 1 that exist. Neither falls as t grows.
 struct Mask {
+  /// The window of a mask that has none.
   static constexpr Index unlimited = std::numeric_limits<Index>::max() / 4;
 
   Index offset = 0;          ///< tokens from the first key to the first query
   bool is_full = false;      ///< every query sees every key, earlier and later ones
   Index window = unlimited;  ///< tokens up to its own that a query sees
 
+  /// The first key that the query at token t sees; below 0 where there is no earlier one.
   [[nodiscard]] constexpr Index first(Index t) const { return t - window + 1; }
+  /// One behind the last key that it sees, if there are so many.
   [[nodiscard]] constexpr Index end(Index t) const { return is_full ? unlimited : t + 1; }
   /// Whether queries stand at their keys, one each.
   [[nodiscard]] constexpr bool is_aligned() const { return offset == 0 && !is_full; }
