@@ -50,19 +50,30 @@ void set_gauge(const VjpView<Scalar>& view, const StateSums<Scalar>& S, Adjoint<
   adjoint.has_gauge = true;
 }
 
-/// The sums of a state, all of them folded; scalar decay that is pending waits.
+/// An empty state without a tail.
 template <class Scalar, class F>
-void set_folded(const F& feature, const StateContent<Scalar>& state, Checkpoint<Scalar>& at) {
-  at.frame = state.frames.end;
+StateContent<Scalar> empty_content(const F& feature, Index d, Index e) {
+  StateContent<Scalar> content{{d, e, feature.dimension(d), 0}};
+  content.frames.log_channels.setZero(d);
+  return content;
+}
+
+/// A state, all of it folded, without a tail or the key product; scalar decay that is pending waits.
+template <class Scalar, class F>
+void set_folded(const F& feature, const StateContent<Scalar>& state, StateContent<Scalar>& at) {
+  const bool have_mixed = state.frames.have_mixed();
   if (state.sums.recent.size == 0 && !state.sums.is_split() && !state.sums.channels_decay()) {
     at.sums = state.sums;
-    return at.sums.recent.clear(0);
+    at.frames = state.frames;
+  } else {
+    StateContent<Scalar> copy = state;
+    fold_state(feature, copy);
+    copy.sums.make_dense();
+    std::swap(at, copy);
   }
-  StateContent<Scalar> copy = state;
-  fold_state(feature, copy);
-  copy.sums.make_dense();
-  copy.sums.recent.clear(0);
-  std::swap(at.sums, copy.sums);
+  at.sums.recent.clear(0);
+  const Index d = at.frames.log_channels.size();
+  resize_safely(at.frames.key_product, have_mixed ? d : 0, have_mixed ? 0 : d);
 }
 
 [[nodiscard]] constexpr std::string_view in_words(KeyAction action) {
@@ -194,21 +205,21 @@ void GradientCalls<Scalar, F>::chunked(RowKind kind, const F& feature, OfCall& t
   shape.from_nothing = state && state->tokens() == 0;
   shape.is_full = options.mask.is_full;
   const Index chunk = tape ? TapeAccess::content(*tape).chunk : chunk_of(options, shape);
-  const auto load = [&](Index n, Checkpoint<Scalar>& at) {
+  const auto load = [&](Index n, StateContent<Scalar>& at) {
     set_folded<Scalar, F>(feature, StateAccess::content(tape ? tape->state(n) : *state), at);
   };
   Adjoint<Scalar> content = StateGradientAccess::content(adjoint);
   const auto call = backward_call<F>(kind, transition, x, to, work, options);
-  Checkpoint<Scalar> first{{x.K.rows(), x.V.rows(), feature.dimension(x.K.rows()), 0}, {}};
+  StateContent<Scalar> first = empty_content<Scalar>(feature, x.K.rows(), x.V.rows());
   const CheckpointSource<Scalar> given{load, tape ? tape->states() : 1, tape ? tape->tokens_between() : 0, content};
   load(0, first);
   const bool turns = transition.given().key_action() == KeyAction::turn;
-  const auto set_gauge_at = [&](Checkpoint<Scalar>& at, bool from_frame) {
+  const auto set_gauge_at = [&](StateContent<Scalar>& at, bool from_frame) {
     at.sums.settle();
     set_gauge<Scalar, F>(transition.back(), at.sums, content, call.buffers.state.turns, from_frame);
   };
   if (turns && !content.has_gauge) {
-    Checkpoint<Scalar> last = first;
+    StateContent<Scalar> last = first;
     Pass::absorb(of_pass, call, given, chunk, last);
     set_gauge_at(last, true);
   }

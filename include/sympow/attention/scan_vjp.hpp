@@ -53,7 +53,7 @@ class ScanVjp {
     const auto find_gauge = [&](const StateType& at, bool from_frame) {
       if (!turns) return;
       LiftedTurns lifted;
-      Checkpoint<Scalar> settled = folded(at);
+      StateContent<Scalar> settled = folded(at);
       settled.sums.settle();
       set_gauge<Scalar, F>(of_call_.back(), settled.sums, content, lifted, from_frame);
     };
@@ -77,8 +77,8 @@ class ScanVjp {
     state.read_as_bf16(false);
     return state;
   }
-  [[nodiscard]] Checkpoint<Scalar> folded(const StateType& state) const {
-    Checkpoint<Scalar> at{{x_.K.rows(), x_.V.rows(), feature_.dimension(x_.K.rows()), 0}, {}};
+  [[nodiscard]] StateContent<Scalar> folded(const StateType& state) const {
+    StateContent<Scalar> at = empty_content<Scalar>(feature_, x_.K.rows(), x_.V.rows());
     set_folded<Scalar, F>(feature_, StateAccess::content(state), at);
     return at;
   }
@@ -194,10 +194,10 @@ class ScanVjp {
     const VjpArguments<Scalar> x{columns(x_.Q), columns(x_.K), columns(x_.V), columns(x_.dY)};
     const VjpResults<Scalar> to{columns(to_.dQ), columns(to_.dK), columns(to_.dV), scales_[at(s)]};
     std::vector<StateReads<Scalar>>& read = read_[at(s) % read_.size()];
-    const auto load = [](Index, Checkpoint<Scalar>&) {};  // there is one
+    const auto load = [](Index, StateContent<Scalar>&) {};  // there is one
     of_call_.with_part(s, [&](VjpTransition<Scalar>& part) {
       const auto call = backward_call<F>(kind_, part, x, to, work, options_);
-      Checkpoint<Scalar> first = folded(before(s));
+      StateContent<Scalar> first = folded(before(s));
       if (rows) {
         read.clear();
         adjoint_before(s).sums.clear();

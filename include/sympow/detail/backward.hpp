@@ -51,8 +51,8 @@ void attention_backward(const F& feature, const BackwardCall<Scalar>& call) {
 /// behind the last token, then before the first.
 template <class Scalar>
 struct CheckpointSource {
-  Visitor<Index, Checkpoint<Scalar>&> load;  ///< load(n, at): at ← number n of them
-  Index count, tokens_between;               ///< whole chunks; none where there is one state
+  Visitor<Index, StateContent<Scalar>&> load;  ///< load(n, at): at ← number n of them
+  Index count, tokens_between;                 ///< whole chunks; none where there is one state
   Adjoint<Scalar>& adjoint;
   std::vector<StateReads<Scalar>>* reads = nullptr;  ///< of the rows of every chunk
 };
@@ -62,7 +62,7 @@ struct CheckpointSource {
 /// difference to a bit. Under a full mask there is one state, behind all keys.
 template <class Scalar, FeatureMap F>
 class ChunkedBackward {
-  using At = Checkpoint<Scalar>;
+  using At = StateContent<Scalar>;
 
  public:
   ChunkedBackward(const F& feature, const BackwardCall<Scalar>& call, const CheckpointSource<Scalar>& states,
@@ -94,7 +94,7 @@ class ChunkedBackward {
       auto* reads = states_.reads == nullptr ? nullptr : &(*states_.reads)[static_cast<std::size_t>(n)];
       load(before, n);
       past_.begin(segments_, before.sums, reads, n > 0 || reads == nullptr);
-      segments_.go_back(past_, before.frame);
+      segments_.go_back(past_, before.frames.end);
     });
     past_.settle_channels();
     if (segments_.is_absolute()) states_.adjoint.gauge = segments_.absolute_through();
@@ -123,33 +123,16 @@ class ChunkedBackward {
     if (before.sums.channels_decay()) fold<Scalar>(feature_, call_.buffers.state.fold, before.sums, {});
     before.sums.settle();
     segments_.segment.load_gates(range(n));
-    Frame frame = before.frame;
+    Frame frame = before.frames.end;
     segments_.load(frame, range(n), range(n));
   }
   void absorb(At& state, Segment s) {
-    auto& segment = segments_.segment;
-    if (segment.load_gates(s)) state.sums.clear();
-    segments_.load(state.frame, {s.begin, 0}, segments_.key_tokens(s), state.sums.elapsed);
-    if constexpr (keys_are_features<F>)
-      if (segments_.action() == KeyAction::mix) {
-        call_.transition.apply_to_keys(s, Batch<Scalar>(state.sums.Z));
-        call_.transition.apply_to_state(s, Batch<Scalar>(state.sums.S));
-      }
-    if (segments_.action() == KeyAction::scale) {
-      state.sums.count_channels();
-      auto& log_a = call_.buffers.state.log_channels;
-      resize_safely(log_a, call_.K.rows());
-      call_.transition.log_channel_totals(s, log_a);
-      state.sums.log_channels += log_a;
-    }
-    state.sums.elapsed = segment.total();
-    WeightedKeys<Scalar> keys = segment.keys();
-    auto exponents = call_.buffers.state.exponents(segment.size());
-    for (Index j = 0; j < keys.size; ++j)  // a key of length 0 has no weight here
-      exponents[j] = keys.norms[j] == Scalar(0) ? log2_zero : keys.exponents[j];
-    keys.exponents = exponents.data();
-    keys.heaviest = heaviest_of(keys.exponents, keys.size);
-    fold<Scalar>(feature_, call_.buffers.state.fold, state.sums, keys, true);
+    StatePast<Scalar, F> past(call_.forward.state, feature_, call_.transition, state, chunk_, false);
+    segments_.segment.weigh_zero_keys(false);
+    if (segments_.segment.load_gates(s)) past.reset();
+    segments_.load(past.frame(), {s.begin, 0}, segments_.key_tokens(s), past.elapsed());
+    past.take(segments_.segment);
+    segments_.segment.weigh_zero_keys(true);
   }
 
   // visit(state before chunk n, n) from the last to the first.
@@ -208,7 +191,7 @@ class ChunkedBackward {
   void run_full(At& state) {
     std::vector<Frame> starts;
     for (const Segment& s : call_.buffers.segments) {
-      starts.push_back(state.frame);
+      starts.push_back(state.frames.end);
       absorb(state, s);
     }
     state.sums.settle();
@@ -254,13 +237,13 @@ struct BackwardPasses {
 
   static void attention(const F& feature, const Call& call);
   /// `first` is the first of the states, and used up.
-  static void chunked(const F& feature, const Call& call, const States& states, Index chunk, Checkpoint<Scalar> first)
+  static void chunked(const F& feature, const Call& call, const States& states, Index chunk, StateContent<Scalar> first)
     requires has_embedding<F>;
   /// A state before the first token goes to behind the last.
-  static void absorb(const F& feature, const Call& call, const States& states, Index chunk, Checkpoint<Scalar>& state)
+  static void absorb(const F& feature, const Call& call, const States& states, Index chunk, StateContent<Scalar>& state)
     requires has_embedding<F>;
   /// H ← that before the first token, of these tokens' rows and of what it is behind them. `chunked` does the rest.
-  static void rows(const F& feature, const Call& call, const States& states, Index chunk, Checkpoint<Scalar> first)
+  static void rows(const F& feature, const Call& call, const States& states, Index chunk, StateContent<Scalar> first)
     requires has_embedding<F>;
 };
 /// Those of embedded scores are compiled for their interface.
@@ -290,21 +273,21 @@ void BackwardPasses<Scalar, F>::attention(const F& feature, const Call& call) {
 }
 template <class Scalar, FeatureMap F>
 void BackwardPasses<Scalar, F>::chunked(const F& feature, const Call& call, const States& states, Index chunk,
-                                        Checkpoint<Scalar> first)
+                                        StateContent<Scalar> first)
   requires has_embedding<F>
 {
   ChunkedBackward<Scalar, F>(feature, call, states, chunk).run(std::move(first));
 }
 template <class Scalar, FeatureMap F>
 void BackwardPasses<Scalar, F>::absorb(const F& feature, const Call& call, const States& states, Index chunk,
-                                       Checkpoint<Scalar>& state)
+                                       StateContent<Scalar>& state)
   requires has_embedding<F>
 {
   ChunkedBackward<Scalar, F>(feature, call, states, chunk).absorb_all(state);
 }
 template <class Scalar, FeatureMap F>
 void BackwardPasses<Scalar, F>::rows(const F& feature, const Call& call, const States& states, Index chunk,
-                                     Checkpoint<Scalar> first)
+                                     StateContent<Scalar> first)
   requires has_embedding<F>
 {
   ChunkedBackward<Scalar, F>(feature, call, states, chunk).run_rows(std::move(first));

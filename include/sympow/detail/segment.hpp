@@ -174,7 +174,7 @@ class LoadedSegment {
   }
 
   /// Keys of length 0 count as 2^0 · 0: they have gradients where scores are linear.
-  void weigh_zero_keys() { weighs_zero_keys_ = !is_exponential && degree == 1; }
+  void weigh_zero_keys(bool weighs) { weighs_zero_keys_ = weighs && !is_exponential && degree == 1; }
 
   /// Loads the tokens: queries from row `first_row` on, none where Q is empty, and the first tokens' keys. Log gates
   /// are summed from `elapsed` on, which is the time 0 of whatever the queries read. The frame goes on to the end.

@@ -93,7 +93,7 @@ class SegmentBackward {
     for (auto* panel : {&buffers.moved_query_features, &buffers.moved_key_features})
       (*panel)(sees_features_ ? segment.vector_rows() : 0, most);
     if (by_slopes) buffers.slopes(most, most);
-    segment.weigh_zero_keys();
+    segment.weigh_zero_keys(true);
     absolute_through().setZero();
   }
 

@@ -17,13 +17,6 @@ struct Adjoint {
   bool has_gauge = false;      ///< or the gauge is yet to be made of dμ
 };
 
-/// A state in a sequence: all that the way back needs of it.
-template <class Scalar>
-struct Checkpoint {
-  StateSums<Scalar> sums;
-  Frame frame;
-};
-
 /// What the rows of a segment have read of the state before it, brought back through φ: Sᵀ dŷ_i, Z, φ(q_i)·Sᵀ dŷ_i and
 /// φ(q_i)·Z. It may be saved until the gradient behind them is known.
 template <class Scalar>

@@ -88,8 +88,16 @@ WeightedKeys<Scalar> recent_keys([[maybe_unused]] const F& feature, FoldBuffers<
   RecentTokens<Scalar>& recent = state.recent;
   const Index n = recent.size;
   MatrixView<Scalar> keys = MatrixView<Scalar>(recent.keys).leftCols(n);
-  const double *exponents = recent.exponents.data(), *lengths = nullptr;
   auto norms = memory.recent_norms(n);
+  WeightedKeys<Scalar> all{.size = n,
+                           .first_token = -n,
+                           .vectors = {keys.data(), keys.rows(), 1},
+                           .values = MatrixView<const Scalar>(recent.values).leftCols(n),
+                           .exponents = recent.exponents.data(),
+                           .fractions = recent.fractions.data(),
+                           .norms = norms.data(),
+                           .given_norms = norms.data(),
+                           .extent = recent.extent};
   if constexpr (F::score == Score::embedded) {
     auto of_phi = memory.lengths(n), sums = memory.exponents(n);
     const bool embeds = n > 0 && (!direct || scores_need_features(feature));
@@ -99,32 +107,13 @@ WeightedKeys<Scalar> recent_keys([[maybe_unused]] const F& feature, FoldBuffers<
     else if (n > 0)
       feature.set_lengths(keys, of_phi, norms);
     sums = ColumnView<const double>(recent.exponents).head(n) + of_phi;
-    exponents = sums.data(), lengths = of_phi.data();
-    return {n,
-            -n,
-            {embeds ? phi.data() : keys.data(), embeds ? phi.rows() : keys.rows(), 1},
-            MatrixView<const Scalar>(recent.values).leftCols(n),
-            exponents,
-            recent.fractions.data(),
-            lengths,
-            norms.data(),
-            norms.data(),
-            heaviest_of(exponents, n),
-            recent.extent};
-  } else {
-    if (with_norms) set_norms<Scalar>(keys, norms);
-    return {n,
-            -n,
-            {keys.data(), keys.rows(), 1},
-            MatrixView<const Scalar>(recent.values).leftCols(n),
-            exponents,
-            recent.fractions.data(),
-            lengths,
-            norms.data(),
-            norms.data(),
-            heaviest_of(exponents, n),
-            recent.extent};
+    if (embeds) all.vectors = {phi.data(), phi.rows(), 1};
+    all.exponents = sums.data(), all.lengths = of_phi.data();
+  } else if (with_norms) {
+    set_norms<Scalar>(keys, norms);
   }
+  all.heaviest = heaviest_of(all.exponents, n);
+  return all;
 }
 
 /// A_c ← A_c + Σ_j w_j |k_cj|^P.
