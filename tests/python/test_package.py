@@ -155,6 +155,7 @@ class Libraries(unittest.TestCase):
         absent = OSError("libgomp.so.1: cannot open shared object file: No such file or directory")
         with Package(levels=[]) as package, mock.patch.object(sympow, "_openmp", None):
             folder, openmp, library = package.folder / "sympow", object(), object()
+            (folder / "libgomp.so.1").unlink(missing_ok=True)
             with (mock.patch.object(sympow, "__path__", [str(folder)]),
                   mock.patch("ctypes.CDLL", side_effect=[absent, absent, openmp, library, OSError("x: damaged")]) as load):
                 self.refuse(OSError, "libgomp.so.1: cannot open", sympow._load, "x")
