@@ -19,7 +19,7 @@ namespace attend_npy {
 inline constexpr const char* usage =
     R"(Attention whose scores are powers of inner products, on arrays from numpy or PyTorch.
 
-  attend_npy --q Q.npy --k K.npy --v V.npy --out Y.npy
+  %s --q Q.npy --k K.npy --v V.npy --out Y.npy
     [--feature power|linear|exponential|random] [--power P] [--features M] [--seed N]
     [--form auto|attention|recurrent|chunked] [--chunk C]
     [--layout bthd|bhtd] [--lengths N,N,...|L.npy]
@@ -142,7 +142,7 @@ inline double finite_number(const std::string& option, const std::string& value)
 /// Throws unless the options go with each other.
 inline void check(const Arguments& x) {
   for (const char* needed : {"--q", "--k", "--v", "--out"})
-    if (!x.has(needed)) fail(needed, " is missing; see attend_npy --help");
+    if (!x.has(needed)) fail(needed, " is missing; see ", program_name, " --help");
   for (const auto& [option, needed] : std::map<std::string, std::string>{{"--beta", "--theta"},
                                                                          {"--pairing", "--theta"},
                                                                          {"--strength", "--householder"},
@@ -186,7 +186,7 @@ inline Arguments parse(const std::vector<std::string>& words) {
     const std::string& option = words[n];
     const bool is_flag = option == "--compare" || option == "--delta-rule", is_last = n + 1 == words.size();
     if (!is_flag && (!option.starts_with("--") || options.find(" " + option + " ") == std::string::npos))
-      fail("unknown option ", option, "; see attend_npy --help");
+      fail("unknown option ", option, "; see ", program_name, " --help");
     if (x.has(option)) fail(option, " is given twice");
     if (!is_flag && (is_last || words[n + 1].empty() || words[n + 1].starts_with("--")))
       fail(option, " needs a value", is_last ? "" : ", but is followed by '" + words[n + 1] + "'");

@@ -7,6 +7,9 @@
 
 namespace attend_npy {
 
+/// By which the program was called; `main` sets it.
+inline const char* program_name = "attend_npy";
+
 /// An option, a file or an array that the program cannot work with. The message is one line that names it and the
 /// values.
 struct BadInput : std::runtime_error {

@@ -1,5 +1,6 @@
 // Attention on a user's own arrays, from numpy or PyTorch, in any form: see `usage` in arguments.hpp.
 #include <cstdio>
+#include <cstring>
 #include <exception>
 #include <filesystem>
 #include <fstream>
@@ -248,6 +249,7 @@ int run(const Problem& x, int form) {
 
 int main(int argc, char** argv) {
   prepare_process();
+  if (argc > 0) program_name = std::strrchr(argv[0], '/') != nullptr ? std::strrchr(argv[0], '/') + 1 : argv[0];
   try {
     const std::vector<std::string> words(argv + std::min(argc, 1), argv + argc);
     if (std::ranges::find_first_of(words, std::array{"--help", "-h"}) == words.end()) {
@@ -255,7 +257,7 @@ int main(int argc, char** argv) {
       const int form = choose_form(problem);
       return problem.is_single() ? run<float>(problem, form) : run<double>(problem, form);
     }
-    std::fputs(usage, stdout);
+    std::printf(usage, program_name);
     require_printed();
     return 0;
   } catch (const std::bad_alloc&) {

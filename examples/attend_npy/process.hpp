@@ -15,7 +15,8 @@ namespace attend_npy {
 /// Says why there is no result, in one line whatever a file's name or header holds; returns the exit status. Allocates
 /// nothing.
 inline int refuse(const char* message) noexcept {
-  std::fputs("attend_npy: ", stderr);
+  std::fputs(program_name, stderr);
+  std::fputs(": ", stderr);
   for (; *message != '\0'; ++message) {
     const auto byte = static_cast<unsigned char>(*message);
     std::fputc(byte < 32 || byte == 127 ? '?' : byte, stderr);

@@ -12,6 +12,8 @@
 #include "exact_decisions.hpp"
 #include "print_dualities.hpp"
 
+#include <filesystem>
+
 #include <sympow/verify/program.hpp>
 #include "propositions/groups.hpp"
 
@@ -20,7 +22,7 @@ using namespace sympow::verify;
 int main(int argc, char** argv) {
   return run_program(
       argc, argv,
-      {"verify_propositions",
+      {argc > 0 ? std::filesystem::path(argv[0]).filename().string() : "verify_propositions",
        "Checks every statement of the source papers on this machine.",
        proposition_groups<double>,
        proposition_groups<float>,

@@ -170,6 +170,7 @@ def _struct_of(kind: type[_Sized], tensors: dict[str, Tensor | None]) -> _Sized:
 
 # ---- the library ----
 
+_OPENMP = "libgomp.so.1"  # of GCC, which the library needs
 _FILE = "libsympow_c.dylib" if sys.platform == "darwin" else "libsympow_c.so"
 _VARIABLE, _LEVEL_VARIABLE = "SYMPOW_C_LIBRARY", "SYMPOW_PROCESSOR"
 _CPUINFO = Path("/proc/cpuinfo")
@@ -179,6 +180,7 @@ _LEVELS = {  # of x86-64, and the flags of /proc/cpuinfo that each needs besides
     "x86-64-v4": "avx512bw avx512cd avx512dq avx512f avx512vl",
 }
 _library: ctypes.CDLL | None = None
+_openmp: ctypes.CDLL | None = None  # that of this package; None: the system's
 _level: str | None = None  # of the library in use; None: it was named, or there is only one
 
 
@@ -223,6 +225,19 @@ def _choose_level() -> tuple[str, Path] | None:
     return None
 
 
+def _load(name: str) -> ctypes.CDLL:
+    """The library of this name, with the OpenMP of this package where the system has none. Raises `OSError`."""
+    global _openmp
+    try:
+        return ctypes.CDLL(name)
+    except OSError as error:
+        found = next((file for folder in __path__ if (file := Path(folder, _OPENMP)).is_file()), None)
+        if found is None or _OPENMP not in str(error):
+            raise
+    _openmp = ctypes.CDLL(str(found.resolve()))  # now the loader has one of this name
+    return ctypes.CDLL(name)
+
+
 def use(path: str | os.PathLike[str] | None = None) -> None:
     """Chooses the library; without a path the one that SYMPOW_C_LIBRARY names, else the best of this package.
 
@@ -248,7 +263,7 @@ def use(path: str | os.PathLike[str] | None = None) -> None:
             raise InvalidArgument(f"path is {found}, but {_library._name} is in use; choose before the first call")
         return
     try:
-        library = ctypes.CDLL(name)
+        library = _load(name)
         said, number = library.sympow_error, library.sympow_version()
     except (OSError, AttributeError) as error:
         raise LibraryNotFound(f"{found}{source}: not a library of sympow: {error}") from error

@@ -1,12 +1,16 @@
 """Tests of the package: which library it takes, and what it says of it.  python3 test_package.py"""
 
 import contextlib
+import importlib.metadata
 import io
 import os
 import re
+import resource
 import shutil
+import signal
 import subprocess
 import sys
+import sysconfig
 import tempfile
 import unittest
 from pathlib import Path
@@ -35,7 +39,7 @@ class Package:
         if flags is not None:
             self.cpuinfo.write_text(f"processor\t: 0\nflags\t\t: fpu {' '.join(flags)}\nbugs\t\t:\n")
         shutil.copytree(PACKAGE, self.folder / "sympow",
-                        ignore=shutil.ignore_patterns("*.so", "*.dylib", "x86-64-*", "__pycache__"))
+                        ignore=shutil.ignore_patterns("*.so", "*.dylib", "x86-64-*", "bin", "__pycache__"))
         for level in levels:
             (self.folder / "sympow" / level).mkdir()
             (self.folder / "sympow" / level / sympow._FILE).symlink_to(LIBRARY)
@@ -61,6 +65,16 @@ class Package:
         code = f"import sys; sys.path.insert(0, {str(self.folder)!r}); sys.dont_write_bytecode = True\n" + code
         done = subprocess.run([sys.executable, "-c", code], env=clean | environment, capture_output=True, text=True)
         return (done.stdout + done.stderr).strip().split("\n")[-1]
+
+    def run(self, *arguments, **environment):
+        """python -m sympow with this package."""
+        clean = {name: x for name, x in os.environ.items() if not name.startswith("SYMPOW_")}
+        return run(sys.executable, "-B", "-m", "sympow", *arguments,
+                   env=clean | {"PYTHONPATH": str(self.folder)} | environment)
+
+
+def run(*arguments, **options):
+    return subprocess.run([str(x) for x in arguments], capture_output=True, text=True, **options)
 
 
 class Levels(unittest.TestCase):
@@ -138,6 +152,22 @@ class Libraries(unittest.TestCase):
         self.refuse(sympow.InvalidArgument, "is in use", sympow.use, __file__)
         sympow.use(library)
 
+    def test_openmp_of_the_package_where_the_system_has_none(self):
+        absent = OSError("libgomp.so.1: cannot open shared object file: No such file or directory")
+        with Package(levels=[]) as package, mock.patch.object(sympow, "_openmp", None):
+            folder, openmp, library = package.folder / "sympow", object(), object()
+            (folder / "libgomp.so.1").unlink(missing_ok=True)
+            with (mock.patch.object(sympow, "__path__", [str(folder)]),
+                  mock.patch("ctypes.CDLL", side_effect=[absent, absent, openmp, library, OSError("x: damaged")]) as load):
+                self.refuse(OSError, "libgomp.so.1: cannot open", sympow._load, "x")
+                self.assertIsNone(sympow._openmp)
+                (folder / "libgomp.so.1").touch()
+                self.assertIs(sympow._load("x"), library)
+                self.assertIs(sympow._openmp, openmp)
+                self.assertEqual([call.args[0] for call in load.mock_calls],
+                                 ["x", "x", str((folder / "libgomp.so.1").resolve()), "x"])
+                self.refuse(OSError, "x: damaged", sympow._load, "x")
+
     def test_show_config(self):
         config, text = sympow.show_config("dicts"), io.StringIO()
         self.assertEqual(config["version"], sympow.__version__)
@@ -153,6 +183,160 @@ class Libraries(unittest.TestCase):
     def test_the_numpy_part_needs_no_pytorch(self):
         with Package() as package:
             self.assertEqual(package.says("import sympow; print('torch' in sys.modules)"), "False")
+
+
+@unittest.skipUnless(sys.platform == "linux", "the programs are for Linux")
+class Launcher(unittest.TestCase):
+    """python -m sympow, with programs that say how they were called."""
+
+    def setUp(self):
+        self.package = Package(levels=[])
+        self.addCleanup(self.package.scratch.cleanup)
+        (self.package.folder / "sympow" / "bin").mkdir()
+        for name in ("sympow-verify", "sympow-attend"):
+            program = self.package.folder / "sympow" / "bin" / name
+            program.write_text(f'#!/bin/sh\necho "$0" "$@"\necho "$LD_PRELOAD"\nexit ${{STATUS:-0}}\n')
+            program.chmod(0o755)
+
+    def test_arguments_and_exit_status_are_the_programs(self):
+        for status in (0, 1, 2, 77):
+            done = self.package.run("verify", "--words", "two words", "--help", STATUS=str(status))
+            self.assertEqual(done.returncode, status)
+            name, *words = done.stdout.splitlines()[0].split(" ")
+            self.assertEqual((Path(name).name, words), ("sympow-verify", ["--words", "two", "words", "--help"]))
+            self.assertEqual(done.stderr, "")
+
+    def test_attend_is_given_the_library_in_use(self):
+        level = self.package.folder / "sympow" / "x86-64-v2"
+        level.mkdir()
+        (level / sympow._FILE).write_bytes(LIBRARY.read_bytes())
+        done = self.package.run("attend", SYMPOW_PROCESSOR="x86-64-v2")
+        self.assertEqual(done.stdout.splitlines()[1].split(":")[-1], f"$ORIGIN/../x86-64-v2/{sympow._FILE}")
+        elsewhere = self.package.folder / "mine.so"
+        elsewhere.write_bytes(LIBRARY.read_bytes())
+        done = self.package.run("attend", SYMPOW_C_LIBRARY=str(elsewhere))
+        self.assertEqual(done.stdout.splitlines()[1].split(":")[-1], "$ORIGIN/../../mine.so")
+        done = self.package.run("attend", SYMPOW_C_LIBRARY="/nothing")
+        self.assertEqual((done.returncode, done.stdout), (2, ""))
+        self.assertIn("sympow: /nothing of SYMPOW_C_LIBRARY: there is no such library", done.stderr)
+        spaced = elsewhere.rename(self.package.folder / "my library.so")
+        done = self.package.run("attend", SYMPOW_C_LIBRARY=str(spaced))
+        self.assertEqual(done.returncode, 2)
+        self.assertIn("my library.so, must have no space and no colon for sympow-attend", done.stderr)
+
+    def test_programs_that_are_not_there(self):
+        shutil.rmtree(self.package.folder / "sympow" / "bin")
+        done = self.package.run("verify")
+        self.assertEqual((done.returncode, done.stdout), (2, ""))
+        self.assertEqual(done.stderr, "sympow: sympow-verify is not in this package: it needs Linux, and gmpxx.h with "
+                         "libgmp.a where the package is compiled (Debian: libgmp-dev)\n")
+        done = self.package.run("attend")
+        self.assertEqual((done.returncode, done.stderr),
+                         (2, "sympow: sympow-attend is not in this package: it needs Linux\n"))
+
+    def test_a_processor_below_the_lowest_level(self):
+        package = self.package.folder / "sympow"
+        (package / "x86-64-v4").mkdir()
+        (package / "x86-64-v4" / sympow._FILE).symlink_to(LIBRARY)
+        source = package / "__init__.py"
+        self.package.cpuinfo.write_text("flags : fpu\n")
+        source.write_text(source.read_text().replace('"/proc/cpuinfo"', repr(str(self.package.cpuinfo))))
+        done = self.package.run("verify")
+        self.assertEqual((done.returncode, done.stdout), (2, ""))
+        self.assertIn("sympow: this processor lacks cx16, ", done.stderr)
+
+    def test_other_commands(self):
+        done = self.package.run("--help")
+        self.assertEqual((done.returncode, done.stderr), (0, ""))
+        self.assertIn("usage: python -m sympow {verify,attend,config}", done.stdout)
+        self.assertEqual(self.package.run("config", "--help").stdout, done.stdout)
+        done = self.package.run("config", SYMPOW_C_LIBRARY=str(LIBRARY))
+        self.assertEqual((done.returncode, done.stderr), (0, ""))
+        self.assertIn(str(LIBRARY), done.stdout)
+        done = self.package.run("config")
+        self.assertEqual(done.returncode, 2)
+        self.assertIn("there is no such library", done.stderr)
+        for arguments in ((), ("verfy",), ("config", "--scalar")):
+            done = self.package.run(*arguments)
+            self.assertEqual((done.returncode, done.stdout), (2, ""))
+            self.assertIn(f"sympow: the command is {' '.join(arguments)!r}, must be verify, attend or config; see",
+                          done.stderr)
+
+
+@unittest.skipIf("SYMPOW_C_LIBRARY" in os.environ, "the programs are in an installed package")
+@unittest.skipUnless(sys.platform == "linux", "the programs are for Linux")
+class Programs(unittest.TestCase):
+    """The programs of the installed package."""
+
+    def module(self, *arguments, **environment):
+        return run(sys.executable, "-m", "sympow", *arguments, env=os.environ | environment)
+
+    def script(self, name, *arguments, **environment):
+        return run(Path(sysconfig.get_path("scripts"), name), *arguments, env=os.environ | environment)
+
+    def test_verify_prints_the_table(self):
+        before = resource.getrusage(resource.RUSAGE_CHILDREN).ru_utime
+        done = self.module("verify")
+        self.assertLess(resource.getrusage(resource.RUSAGE_CHILDREN).ru_utime - before, 5)  # seconds, on an idle core
+        self.assertEqual(done.returncode, 0)
+        self.assertRegex(done.stdout, r"(?m)^paper +section +holds +errata +controls +documented +total$")
+        self.assertIn("369 statements in double: ", done.stdout)
+        self.assertTrue(done.stdout.rstrip().endswith("0 unexpected"))
+
+    def test_verify_decides_exactly(self):
+        done = self.script("sympow-verify", "--exact", "--filter", "F1.p4")
+        self.assertEqual(done.returncode, 0)
+        self.assertRegex(done.stdout, r"(?m)^holds +F1\.p4 +exactly 0 ")
+
+    def test_verify_refuses(self):
+        done = self.script("sympow-verify", "--filter", "nothing")
+        self.assertEqual(done.returncode, 2)
+        self.assertTrue(done.stderr.rstrip().split("\n")[-1].startswith("sympow-verify: no statement fits"))
+        self.assertIn("usage: sympow-verify [OPTIONS]", self.module("verify", "--help").stdout)
+
+    def test_a_reader_that_leaves_ends_verify(self):
+        """As it ends every program: Python's way with SIGPIPE is not passed on."""
+        with subprocess.Popen([sys.executable, "-m", "sympow", "verify", "--list"], stdout=subprocess.PIPE) as program:
+            program.stdout.close()
+            self.assertEqual(program.wait(), -signal.SIGPIPE)
+
+    def test_attend_has_the_bits_of_the_library_in_use(self):
+        random = numpy.random.default_rng(1)
+        with tempfile.TemporaryDirectory() as folder:
+            for name in "QKV":
+                numpy.save(f"{folder}/{name}", random.standard_normal((2, 100, 4, 16), numpy.float32))
+            numpy.save(f"{folder}/G", -random.random((2, 100, 4)))
+            code = ("import numpy as np, sympow; q, k, v, g = map(np.load, ('Q.npy', 'K.npy', 'V.npy', 'G.npy')); "
+                    "np.save('Y', sympow.attention(q, k, v, log_gates=g, power=2, form='recurrent'))")
+            rows = {}
+            for level in sympow.show_config("dicts")["processors"]:
+                environment = os.environ | {"SYMPOW_PROCESSOR": level}
+                for program in (self.module, "attend"), (self.script, "sympow-attend"):
+                    done = program[0](program[1], *f"--q {folder}/Q.npy --k {folder}/K.npy --v {folder}/V.npy --log-gate "
+                                      f"{folder}/G.npy --out {folder}/R.npy --form recurrent".split(),
+                                      SYMPOW_PROCESSOR=level)
+                    self.assertEqual((done.returncode, done.stderr), (0, ""))
+                    self.assertIn("power 2, 8 heads of 100 tokens", done.stdout)
+                    run(sys.executable, "-c", code, cwd=folder, env=environment, check=True)
+                    rows[level] = numpy.load(f"{folder}/R.npy")
+                    numpy.testing.assert_array_equal(rows[level], numpy.load(f"{folder}/Y.npy"))
+            if len(rows) > 1:  # or the test could not tell the libraries apart
+                self.assertFalse(numpy.array_equal(rows["x86-64-v2"], rows["x86-64-v3"]))
+
+    def test_attend_refuses(self):
+        done = self.script("sympow-attend")
+        self.assertEqual((done.returncode, done.stderr),
+                         (2, "sympow-attend: --q is missing; see sympow-attend --help\n"))
+        self.assertIn("  sympow-attend --q Q.npy", self.module("attend", "--help").stdout)
+
+    def test_libraries_of_others(self):
+        """GMP is in the program, OpenMP beside the library, and their licenses are with the package."""
+        self.assertNotIn(b"libgmp.so", (PACKAGE / "bin" / "sympow-verify").read_bytes())
+        if b"libgomp.so.1" in LIBRARY.read_bytes():
+            self.assertTrue((PACKAGE / "libgomp.so.1").is_file())
+        files = [str(file) for file in importlib.metadata.files("sympow-attention")]
+        for name in ("THIRD_PARTY.txt", "LGPL-3.0.txt", "GPL-3.0.txt"):
+            self.assertTrue([file for file in files if ".dist-info/" in file and file.endswith(name)], name)
 
 
 if __name__ == "__main__":
