@@ -148,11 +148,14 @@ class BoundSums {
 
   /// m_ij den_i.
   [[nodiscard]] Wide pair_weight(const Row& row, Index j) const {
-    const Wide log_b = pairs_.log_weights(j, row.i), b = exponential(log_b, pairs_.shift[row.i]);
+    const Wide log_b = pairs_.log_weights(j, row.i), b = exponential(log_b, pairs_.shift[row.i]),
+               lengths = row.x * k_[j] * slowest(j + 1, call_.token_of(row.i));
+    if (call_.score == Score::exponential) {  // whose logits are in the shift
+      const Wide score = pairs_.scores(j, row.i);
+      return score == 0 ? Wide(0) : Wide(score * (1 + lengths + std::abs(log_b)));
+    }
     if (b == 0) return 0;
-    const Wide lengths = row.x * k_[j] * slowest(j + 1, call_.token_of(row.i));
     if (is_power()) return b * power_of(lengths);
-    if (call_.score == Score::exponential) return pairs_.scores(j, row.i) * (1 + lengths + std::abs(log_b));
     return b * feature_length(of_query(row.i), row.x) * feature_length(of_key(j), k_[j]);
   }
   /// b_0i ‖φ(q̃_i)‖.
