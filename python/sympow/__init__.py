@@ -37,7 +37,7 @@ import warnings
 import weakref
 from ctypes import POINTER, byref, c_double, c_int32, c_int64, c_size_t, c_uint8, c_uint16, c_uint64, c_void_p
 from pathlib import Path
-from typing import Any, Callable, Iterator, NamedTuple, Sequence
+from typing import Any, Callable, Iterator, Mapping, NamedTuple, Sequence
 
 import numpy as np
 
@@ -144,9 +144,12 @@ class _Options(_Sized):
                 *((name, c_int64) for name in ("rotary_dim", "features", "seed"))]
 
 
+_INPUT_NAMES = ("queries", "keys", "values", "log_gates", "theta", "beta", "lengths", "channel_gates", "householder",
+                "strengths")
+
+
 class _Inputs(_Sized):
-    _fields_ = _pointers("queries", "keys", "values", "log_gates", "theta", "beta", "lengths", "channel_gates",
-                         "householder", "strengths")
+    _fields_ = _pointers(*_INPUT_NAMES)
 
 
 class _Gradients(_Sized):
@@ -908,6 +911,15 @@ class StateOnDevice(State):
         """`sympow_states_of_arrays`."""
         with _locked(state=self):
             _check(_lib().sympow_states_of_arrays(self._handle.pointer, *_references(tensors), self._stream))
+
+
+def _state_heads(shapes: Mapping[str, Sequence[int]]) -> int:
+    """Heads of states: as given, else those of the keys, unless gates or other parameters are those of the queries."""
+    if "sums" in shapes:
+        return shapes["sums"][1] if len(shapes["sums"]) > 1 else 0
+    parameters = [shapes[name] for name in _INPUT_NAMES[3:] if name in shapes]
+    own = any(len(shape) > 2 and shape[2] != shapes["keys"][2] for shape in parameters)
+    return shapes["queries" if own else "keys"][2]
 
 
 _OPTION_NAMES = frozenset(inspect.signature(Attention).parameters)

@@ -25,7 +25,7 @@ from __future__ import annotations
 
 import functools
 import math
-from typing import Any, NamedTuple
+from typing import Any, Callable, Iterable, NamedTuple
 
 import sympow
 import torch
@@ -137,14 +137,9 @@ def _rows_shape(queries: Tensor, values: Tensor) -> tuple[int, ...]:
     return queries.shape[:3] + values.shape[3:] if queries.dim() == values.dim() == 4 else (0, 0, 0, 0)
 
 
-def _state_heads(tensors: tuple[Tensor | None, ...]) -> int:
-    """Heads of states: as given, else those of the keys, unless gates or other parameters are those of the queries."""
-    queries, keys, sums = tensors[0], tensors[1], tensors[_IN_STATE][0]
-    if sums is not None:
-        return sums.shape[1] if sums.dim() > 1 else 0
-    parameters = [x for n, x in enumerate(tensors[3:len(_INPUT_NAMES)], 3) if x is not None and n != _LENGTHS]
-    own = any(x.dim() in (3, 4) and x.shape[2] != keys.shape[2] for x in parameters)
-    return queries.shape[2] if own else keys.shape[2]
+def _shapes_of(tensors: Iterable[Tensor | None]) -> dict[str, torch.Size]:
+    """Of the tensors that are given."""
+    return {name: x.shape for name, x in zip(_TENSOR_NAMES, tensors) if x is not None}
 
 
 def _state_shapes(tensors: tuple[Tensor | None, ...], options: tuple[Any, ...]) -> list[tuple[int, ...]]:
@@ -156,7 +151,7 @@ def _state_shapes(tensors: tuple[Tensor | None, ...], options: tuple[Any, ...]) 
     D = D // math.factorial(given["power"])
     if given["scores"] == "random":
         D = given["features"]
-    of = (queries.shape[0], _state_heads(tensors))
+    of = (queries.shape[0], sympow._state_heads(_shapes_of(tensors)))
     return [(*of, D, values.shape[3]), (*of, D), (*of, (given["rotary_dim"] or d) // 2)]
 
 
@@ -175,7 +170,7 @@ def _state_of(attention: sympow.Attention, tensors: tuple[Tensor | None, ...],
     on_gpu = _is_on_gpu(queries)
     if not queries.dim() == keys.dim() == values.dim() == 4 or not (on_gpu or queries.dtype in _STATE_TYPES):
         return None  # the call will be refused
-    sizes = queries.shape[0], _state_heads(tensors)
+    sizes = queries.shape[0], sympow._state_heads(_shapes_of(tensors))
     if on_gpu:
         state = sympow.StateOnDevice(attention, *sizes, keys.shape[2], queries.shape[3], values.shape[3],
                                      _view("queries", queries), functools.partial(_new_memory, queries),
