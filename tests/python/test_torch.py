@@ -7,6 +7,7 @@ import shutil
 import sys
 import unittest
 import weakref
+from unittest import mock
 
 try:
     import torch
@@ -472,9 +473,57 @@ class Mistakes(unittest.TestCase):
         batch = Batch()
         with self.assertRaises(RuntimeError):
             torch.func.grad(lambda q: attention(q, batch.k, batch.v).sum())(batch.q.detach())
-        many, [k, v] = torch.randn(3, *batch.q.shape, dtype=torch.float64), (x.detach() for x in (batch.k, batch.v))
-        mapped = torch.vmap(lambda q: attention(q, k, v))(many)
-        self.assertTrue(torch.equal(mapped, torch.stack([attention(q, k, v) for q in many])))
+
+    def test_vmap_adds_sequences(self):
+        """The bits of a loop, in one call; θ has no sequences and makes it a loop."""
+        N, batch = 3, Batch()
+        made = [Batch(seed=seed) for seed in range(N)]
+        one = {name: x.detach() for name, x in zip("q k v log_gates theta beta".split(), batch.tensors())}
+        many = {name: torch.stack([x.tensors()[n].detach() for x in made]) for n, name in enumerate(one)}
+        states = State(*(torch.stack(x).detach() for x in zip(*(x.state for x in made))))
+
+        def call(q, k, v, log_gates, theta, beta, state):
+            rows, after = attention(q, k, v, log_gates=log_gates, theta=theta, beta=beta, state=state, return_state=True)
+            known = sympow.torch.diagnose(q, k, v, log_gates=log_gates, theta=theta, beta=beta, pairing="interleaved")
+            return rows, *after, known.condition
+
+        calls = []
+        with mock.patch.object(sympow.Attention, "run_kept", autospec=True, side_effect=sympow.Attention.run_kept) as run:
+            for mapped, dimension, expected in (("q k v log_gates beta", 0, 1), ("q", 0, 1), ("k beta", 2, 1), ("q theta", 0, N)):
+                given = [many[name] if name in mapped.split() else x for name, x in one.items()]
+                wanted = [torch.stack(x) for x in zip(*(
+                    call(*(x[n] if name in mapped.split() else x for name, x in zip(one, given)), State(*(x[n] for x in states)))
+                    for n in range(N)))]
+                given = [x.movedim(0, dimension) if name in mapped.split() else x for name, x in zip(one, given)]
+                where = [dimension if name in mapped.split() else None for name in one]
+                run.reset_mock()
+                found = torch.vmap(call, (*where, 0))(*given, states)
+                calls.append((run.call_count, expected))
+                for a, b in zip(found, wanted, strict=True):
+                    self.assertTrue(torch.equal(a, b))
+        if hasattr(sympow.torch._attend, "register_vmap"):
+            for found, expected in calls:
+                self.assertEqual(found, expected)
+
+    def test_gradients_under_vmap(self):
+        """Gradients of mapped calls, and many gradients of one call, are those of a loop."""
+        batch, N = Batch(), 3
+        many = torch.stack([Batch(seed=seed).q.detach() for seed in range(N)]).requires_grad_()
+        for turning in (dict(log_gates=batch.log_gates), batch.turning()):
+            wanted_of = (many, batch.k, batch.v, *turning.values())
+            call = functools.partial(attention, **turning)
+            rows = torch.vmap(lambda q: call(q, batch.k, batch.v))(many)
+            dy = torch.stack([batch.normal(*batch.dy.shape).detach() for _ in range(N)])
+            found = torch.autograd.grad(rows, wanted_of, dy)
+            one_by_one = torch.autograd.grad(torch.stack([call(q, batch.k, batch.v) for q in many]), wanted_of, dy)
+            self.assertTrue(torch.equal(found[0], one_by_one[0]))
+            for a, b in zip(found[1:], one_by_one[1:]):
+                torch.testing.assert_close(a, b, rtol=1e-12, atol=1e-12)  # sums over the calls, in another order
+            row, of_one = call(batch.q, batch.k, batch.v), (batch.q, batch.k, batch.v, *turning.values())
+            found = torch.autograd.grad(row, of_one, dy, is_grads_batched=True, retain_graph=True)
+            one_by_one = [torch.autograd.grad(row, of_one, x, retain_graph=True) for x in dy]
+            for a, b in zip(found, zip(*one_by_one)):
+                self.assertTrue(torch.equal(a, torch.stack(b)))
 
     def test_forward_mode(self):
         batch = Batch()

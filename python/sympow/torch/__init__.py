@@ -16,9 +16,11 @@ To decode token by token, keep a `sympow.State`, which stays in the library:
     state = sympow.torch.state_of(state, queries, keys, power=2)
     row = sympow.torch.decode(query, key, value, state, log_gates=gate)
 
+`context_parallel` is `attention` on a sequence that the processes of a `torch.distributed` group share.
+
 `torch.ops.sympow.attend` and its gradient `torch.ops.sympow.attend_vjp` are custom operators of PyTorch, so that
-autograd, `torch.compile`, `torch.export` and, on a CPU, autocast, to float32, know them. Gradients are those of the
-library, bit for bit; it has no second derivatives.
+autograd, `torch.compile`, `torch.export`, `vmap` and, on a CPU, autocast, to float32, know them. Gradients are those of
+the library, bit for bit; it has no second derivatives.
 """
 
 from __future__ import annotations
@@ -321,6 +323,41 @@ def _backward(ctx: Any, d_rows: Tensor, *d_state: Tensor) -> tuple[Any, ...]:
 
 
 _attend.register_autograd(_backward, setup_context=_setup_context)
+
+
+def _register_vmap(operator: Any, cotangents: int, loops: Callable[[Tensor | None, int | None], bool]) -> None:
+    """Makes an operator's mapped dimension one of sequences. `cotangents` are the tensors before those of a call. θ has
+    no sequences: the operator is called in a loop where `loops(theta, dimension)` says so."""
+    tensors = cotangents + _TENSORS
+    theta = cotangents + _TENSOR_NAMES.index("theta")
+
+    def rule(info: Any, dimensions: tuple[int | None, ...], *arguments: Any) -> tuple[Any, Any]:
+        mapped = [x if dimension is None else x.movedim(dimension, 0)
+                  for x, dimension in zip(arguments, dimensions[:tensors])]
+        options = arguments[tensors:]
+        if loops(arguments[theta], dimensions[theta]):
+            results = [operator(*(x if dimension is None else x[n] for x, dimension in zip(mapped, dimensions)), *options)
+                       for n in range(info.batch_size)]
+            return (torch.stack(results), 0) if isinstance(results[0], Tensor) else (
+                tuple(map(torch.stack, zip(*results))), (0,) * len(results[0]))
+        B = mapped[cotangents].shape[0 if dimensions[cotangents] is None else 1]
+        folded = [x if x is None or n == theta else
+                  (x.expand(info.batch_size, *x.shape) if dimension is None else x).flatten(0, 1)
+                  for n, (x, dimension) in enumerate(zip(mapped, dimensions))]
+        results = operator(*folded, *options)
+
+        def unfolded(x: Tensor) -> tuple[Tensor, int | None]:
+            return (x, None) if x.dim() == 1 and x.numel() == 0 else (x.unflatten(0, (info.batch_size, B)), 0)
+
+        return unfolded(results) if isinstance(results, Tensor) else tuple(zip(*map(unfolded, results)))
+
+    if hasattr(operator, "register_vmap"):  # PyTorch 2.5; before, vmap is a loop
+        operator.register_vmap(rule)
+
+
+_register_vmap(_attend, 0, lambda theta, dimension: dimension is not None)
+_register_vmap(_diagnose, 0, lambda theta, dimension: dimension is not None)
+_register_vmap(_attend_vjp, 4, lambda theta, dimension: theta is not None)  # whose gradient is one sum
 _attend.register_autocast("cpu", torch.float32)
 
 # ---- what users call ----
