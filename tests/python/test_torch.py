@@ -437,8 +437,18 @@ class Mistakes(unittest.TestCase):
         self.refuse(sympow.InvalidArgument, "keys is of float32, must be of float64", q, k.float(), v)
         self.refuse(sympow.InvalidArgument, "queries is of torch.float16, must be of torch.float32", q.half(), k, v,
                     return_state=True)
-        self.refuse(sympow.InvalidArgument, "queries is of torch.bfloat16, must be of", q.bfloat16(), k, v)
-        self.refuse(sympow.InvalidArgument, "queries: the type has code 0, 64 bits", q.long(), k, v)
+        self.refuse(sympow.InvalidArgument, "queries is of torch.bfloat16, must be of torch.float32 or torch.float64 on a "
+                                            "CPU$", q.bfloat16(), k, v)
+        self.refuse(sympow.InvalidArgument, "lengths is of torch.uint8, must be of torch.int32 or torch.int64$", q, k, v,
+                    lengths=torch.ones(2, dtype=torch.uint8))
+        for options, words in ((dict(power=2.0), "power is 2.0, must be an integer"),
+                               (dict(power=True), "power is True, must be an integer"),
+                               (dict(chunk="8"), "chunk is '8', must be an integer"),
+                               (dict(scale="1"), "scale is '1', must be a number")):
+            self.refuse(TypeError, words, q, k, v, **options)
+        self.refuse(sympow.InvalidArgument, "pairing is None, must be \"interleaved\" or \"half_split\" where theta is given",
+                    q, k, v, theta=batch.theta, pairing=None)
+        self.refuse(sympow.InvalidArgument, "queries is of int64, must be of float32 or float64", q.long(), k, v)
         self.refuse(sympow.InvalidArgument, "queries is of torch.complex128", q + 0j, k, v)
         self.refuse(sympow.InvalidArgument, r"values: strides\[3\] is", q, k, v.transpose(2, 3).contiguous()
                     .transpose(2, 3))
@@ -451,8 +461,8 @@ class Mistakes(unittest.TestCase):
         self.refuse(sympow.InvalidArgument, "attention form has no states", q, k, v, form="attention",
                     return_state=True)
         self.refuse(sympow.ShapeMismatch, r"sums: shape\[3\] is 2, must be 3", q, k, v, state=State(S[..., :2], Z))
-        self.refuse(sympow.InvalidArgument, "normaliser is null", q, k, v, state=State(S, None))
-        self.refuse(sympow.InvalidArgument, "sums is null", q, k, v, state=State(None, Z))
+        self.refuse(sympow.InvalidArgument, "normaliser is None", q, k, v, state=State(S, None))
+        self.refuse(sympow.InvalidArgument, "sums is None", q, k, v, state=State(None, Z))
         self.refuse(sympow.ShapeMismatch, "heads of states is 3, must be 2", q, k, v,
                     state=State(S.repeat(1, 2, 1, 1)[:, :3], Z.repeat(1, 2, 1)[:, :3]))
         self.refuse(sympow.InvalidArgument, "was built under a rotation", q, k, v, state=batch.state)

@@ -51,6 +51,7 @@ _IN_STATE = slice(len(_INPUT_NAMES), _TENSORS)
 
 _COMMON = {torch.float32: (2, 32), torch.float64: (2, 64), torch.int32: (0, 32), torch.int64: (0, 64)}
 _TYPES = {1: _COMMON, 2: _COMMON | {torch.bfloat16: (4, 16), torch.float16: (2, 16), torch.uint8: (1, 8)}}
+_FLOATING = {1: "torch.float32 or torch.float64 on a CPU", 2: "torch.bfloat16, torch.float16 or torch.float32 on a GPU"}
 
 
 def _place_of(x: Tensor) -> tuple[int, int] | None:
@@ -78,9 +79,8 @@ def _view(name: str, x: Tensor | None) -> sympow.Tensor | None:
         raise sympow.NotBuilt(f"{name} is on the device {x.device}, must be on a CPU or a GPU of CUDA")
     types = _TYPES[place[0]]
     if x.dtype not in types:
-        raise sympow.InvalidArgument(f"{name} is of {x.dtype}, must be of torch.float32 or torch.float64, on a GPU of "
-                                     "torch.bfloat16, torch.float16 or torch.float32, lengths of torch.int32 or "
-                                     "torch.int64")
+        allowed = "torch.int32 or torch.int64" if name == "lengths" else _FLOATING[place[0]]
+        raise sympow.InvalidArgument(f"{name} is of {x.dtype}, must be of {allowed}")
     view = sympow.Tensor.of(x.data_ptr(), *types[x.dtype], x.shape, x.stride(), place)
     view.owner = x
     return view
@@ -437,16 +437,18 @@ def attention(queries: Tensor, keys: Tensor, values: Tensor, *, log_gates: Tenso
     sympow.h.
 
     Odd powers give sums, even ones weighted means, see `normalisation`. Raises what `sympow.Attention` and its calls do:
-    `sympow.SympowError`, whose text names the argument, what it is and what it must be; for an option of another type
-    PyTorch's RuntimeError.
+    `sympow.SympowError`, whose text names the argument, what it is and what it must be, or `TypeError`. Under
+    `torch.compile` an option of another type is PyTorch's RuntimeError.
     """
     tensors, sizes = _tensors_of((queries, keys, values, log_gates, theta, beta, lengths, channel_gates, householder,
                                   strengths), state, layout, cu_seqlens)
     if isinstance(scale, Tensor) and scale.requires_grad:
         raise sympow.InvalidArgument("scale requires a gradient, and would have none: multiply the queries by it")
-    rows, *after = torch.ops.sympow.attend(
-        *tensors, return_state, scores, power, normalisation, form, mask, pairing, check_finite, offset, chunk,
-        checkpoint, tail, scale, rotary_dim, features, seed)
+    options = (scores, power, normalisation, form, mask, pairing, check_finite, offset, chunk, checkpoint, tail, scale,
+               rotary_dim, features, seed)
+    if not torch.compiler.is_compiling():  # the operator would refuse other types in PyTorch's words, and take True for 1
+        sympow._attention_of(dict(zip(_OPTION_NAMES, options)))
+    rows, *after = torch.ops.sympow.attend(*tensors, return_state, *options)
     rows = _as_given(rows, layout, sizes)
     return (rows, State(*after)) if return_state else rows
 
