@@ -34,7 +34,8 @@ import torch
 from torch import Tensor, library
 from torch.autograd import forward_ad
 
-__all__ = ["Diagnostics", "State", "attention", "decode", "diagnose", "scaled_dot_product_attention", "state_of"]
+__all__ = ["Diagnostics", "State", "attention", "context_parallel", "decode", "diagnose", "scaled_dot_product_attention",
+           "state_of"]
 
 _INPUTS = ("Tensor queries, Tensor keys, Tensor values, Tensor? log_gates, Tensor? theta, Tensor? beta, "
            "Tensor? lengths, Tensor? channel_gates, Tensor? householder, Tensor? strengths, "
@@ -609,3 +610,6 @@ def _decode_on_device(given: tuple[Tensor | None, ...], state: sympow.StateOnDev
     state.attention.attend_tensors(inputs, _view("rows", rows), state, call="sympow_decode",
                                    **_on_stream(state.attention, queries, inputs, "decode"))
     return rows
+
+
+from sympow.torch._context import context_parallel  # noqa: E402  which needs what is above
