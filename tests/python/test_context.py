@@ -208,14 +208,17 @@ def updates(case, parts):
                      TOKENS / CHUNK + len(parts))
 
 
-def allowed_in_rows(case, parts, unit, begin=0, end=TOKENS):
-    """4 u K_i max|V| (1 + √n) of each row, [B, T, H, 1]; A_i in the place of K_i of sums."""
-    whole = {name: x.detach() for name, x in case.part(0, end, torch.float64).items()}
+def allowed_in_rows(case, parts, unit, begin, end, state=None):
+    """4 u K_i max|V| (1 + √n) of each row of some tokens, [B, T, H, 1]; A_i in the place of K_i of sums. They go on from
+    a state, or from the first token."""
+    first = 0 if state is None else begin
+    tensors = {name: x.detach() for name, x in case.part(first, end, torch.float64).items()}
     options = {name: x for name, x in case.options.items() if name != "form"}
-    of = sympow.torch.diagnose(**whole, lengths=case.lengths_of(0, end), layout=case.layout, **options)
+    lengths = case.lengths_of(first, end) if state is None else None
+    of = sympow.torch.diagnose(**tensors, lengths=lengths, state=state, layout=case.layout, **options)
     size = of.condition * (of.log_sum.exp() if is_sum(case) else 1)
     allowed = 4 * unit * size * case.tensors["values"].abs().max() * (1 + updates(case, parts))
-    return of_tokens(case, allowed)[:, begin:end].nan_to_num(0).unsqueeze(3)
+    return of_tokens(case, allowed)[:, begin - first:].nan_to_num(0).unsqueeze(3)
 
 
 def of_tokens(case, x):
@@ -352,7 +355,7 @@ class Together(unittest.TestCase):
                 rows = torch.cat([of_tokens(case, x["rows"]) for x in ranks], 1)
                 wanted = of_tokens(case, of_one(name, "float64")["rows"])
                 self.assertGreater(wanted.abs().amax().item(), 0)
-                self.within(rows, wanted, allowed_in_rows(case, parts, unit), "rows")
+                self.within(rows, wanted, allowed_in_rows(case, parts, unit, 0, TOKENS), "rows")
 
     def test_gradients(self):
         for subtest, name, case, parts, ranks, unit in self.each():
@@ -367,19 +370,17 @@ class Together(unittest.TestCase):
                     self.within(found, wanted, allowed[of], of)
 
     def test_the_last_state_goes_on(self):
-        for subtest, _, case, parts, ranks, unit in self.each():
-            if case.lengths is not None:
-                continue
+        begin, end = TOKENS, TOKENS + LATER
+        for subtest, name, case, parts, ranks, unit in self.each():
             with subtest:
-                T, dtype = TOKENS, ranks[0]["rows"].dtype
-                later = {name: x.detach() for name, x in case.part(T, T + LATER, dtype).items()}
-                whole = {name: x.detach() for name, x in case.part(0, T + LATER, torch.float64).items()}
-                sums, normaliser, angles = ranks[-1]["state"]
-                state = State(sums, normaliser, angles if "theta" in case.tensors else None)
-                rows = sympow.torch.attention(**later, state=state, layout=case.layout, **case.options)
-                wanted = sympow.torch.attention(**whole, layout=case.layout, **case.options)
-                self.within(of_tokens(case, rows), of_tokens(case, wanted)[:, T:],
-                            allowed_in_rows(case, parts, unit, T, T + LATER), "rows")
+                def rows_after(state, dtype):
+                    tensors = {name: x.detach() for name, x in case.part(begin, end, dtype).items()}
+                    return of_tokens(case, sympow.torch.attention(**tensors, state=state, layout=case.layout, **case.options))
+
+                found, of_whole = (State(*x["state"][:3 if "theta" in case.tensors else 2])
+                                   for x in (ranks[-1], of_one(name, "float64")))
+                allowed = allowed_in_rows(case, parts, unit, begin, end, None if case.lengths is None else of_whole)
+                self.within(rows_after(found, found.sums.dtype), rows_after(of_whole, torch.float64), allowed, "rows")
 
     def test_example(self):
         q, k, v, log_gates, theta = list(CASES["rotary"].part(0, TOKENS, torch.float64).values())[:5]

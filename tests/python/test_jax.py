@@ -531,10 +531,10 @@ class Mistakes(Test):
         self.refuse(sympow.ShapeMismatch, "^sums: ndim is 0, must be 4", q, k, v, state=State(jnp.ones(()), Z))
         self.refuse(sympow.ShapeMismatch, "^heads of states is 3, must be 2", q, k, v,
                     state=State(S.repeat(2, 1)[:, :3], Z.repeat(2, 1)[:, :3]))
-        self.refuse(sympow.InvalidArgument, "^angles: the type has code 0, 32 bits", q, k, v,
+        self.refuse(sympow.InvalidArgument, "^angles is of int32, must be of", q, k, v,
                     state=State(S, Z, angles.astype(np.int32)))
-        self.refuse(sympow.InvalidArgument, "^normaliser is null", q, k, v, state=State(S, None))
-        self.refuse(sympow.InvalidArgument, "^sums is null", q, k, v, state=State(None, Z))
+        self.refuse(sympow.InvalidArgument, "^normaliser is None", q, k, v, state=State(S, None))
+        self.refuse(sympow.InvalidArgument, "^sums is None", q, k, v, state=State(None, Z))
 
     def test_options(self):
         batch = Batch()
