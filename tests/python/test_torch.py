@@ -530,10 +530,11 @@ class Mistakes(unittest.TestCase):
             for a, b in zip(found[1:], one_by_one[1:]):
                 torch.testing.assert_close(a, b, rtol=1e-12, atol=1e-12)  # sums over the calls, in another order
             row, of_one = call(batch.q, batch.k, batch.v), (batch.q, batch.k, batch.v, *turning.values())
-            found = torch.autograd.grad(row, of_one, dy, is_grads_batched=True, retain_graph=True)
             one_by_one = [torch.autograd.grad(row, of_one, x, retain_graph=True) for x in dy]
-            for a, b in zip(found, zip(*one_by_one)):
-                self.assertTrue(torch.equal(a, torch.stack(b)))
+            for found in (torch.vmap(lambda x: torch.autograd.grad(row, of_one, x, retain_graph=True))(dy),
+                          torch.autograd.grad(row, of_one, dy, is_grads_batched=True, retain_graph=True)):
+                for a, b in zip(found, zip(*one_by_one)):
+                    self.assertTrue(torch.equal(a, torch.stack(b)))
 
     def test_forward_mode(self):
         batch = Batch()

@@ -31,6 +31,7 @@ def context_parallel(queries: Tensor, keys: Tensor, values: Tensor, *, log_gates
 
     Rows have gradients of the sum of all ranks' losses. Every rank must then call `backward`, as its gradients need those
     of later ranks. A rank's gradient in θ, or in another tensor that all ranks share, is its share: add them up.
+    Gradients in θ and β round as where a state is handed from one call to the next.
 
         1  each rank finds S and Z of its tokens alone, and A, what its tokens make of an earlier state
         2  all ranks gather them: the state before rank r is x_r, x_{r+1} = A_r x_r + (S, Z)_r, x_0 = 0
@@ -41,7 +42,8 @@ def context_parallel(queries: Tensor, keys: Tensor, values: Tensor, *, log_gates
     state. Memory: the states of all ranks, as float64 one of them.
 
     Raises on every rank what any of them would raise, before rows are computed; `InvalidArgument` also where ranks
-    differ in types, options, sizes other than T_r or tensors that require gradients, and without a process group.
+    differ in types, options, sizes other than T_r or tensors that require gradients, and without a process group. An
+    error while gradients are computed is raised on its rank alone.
     """
     if not (distributed.is_available() and distributed.is_initialized()):
         raise sympow.InvalidArgument("there is no process group: call torch.distributed.init_process_group on every rank")
