@@ -37,7 +37,7 @@ import warnings
 import weakref
 from ctypes import POINTER, byref, c_double, c_int32, c_int64, c_size_t, c_uint8, c_uint16, c_uint64, c_void_p
 from pathlib import Path
-from typing import Any, Callable, Iterator, NamedTuple, Sequence
+from typing import Any, Callable, Iterator, Mapping, NamedTuple, Sequence
 
 import numpy as np
 
@@ -101,7 +101,27 @@ class LibraryNotFound(SympowError, ImportError):
 _ERRORS = {1: InvalidArgument, 2: ShapeMismatch, 3: NotFinite, 4: TooLarge, 5: InterruptedState, 6: BadFile,
            7: OutOfMemory, 8: NotBuilt, 10: DeviceError}
 
-_FIELDS = re.compile(r"\b(?:inputs|options|gradients|shape)->")  # structs of C, whose fields are arguments here
+_BAD_FILE = next(status for status, error in _ERRORS.items() if error is BadFile)
+_MATRICES = {"Q": "queries", "K": "keys", "V": "values", "dY": "d_rows"}
+_TYPE_NAMES = {(0, 32): "int32", (0, 64): "int64", (1, 8): "uint8", (2, 16): "float16", (2, 32): "float32",
+               (2, 64): "float64", (4, 16): "bfloat16"}  # by code and bits
+_WORDS: list[tuple[str, Any]] = [  # of C and C++, and those of a caller of Python
+    (r"\b(?:inputs|options|gradients|shape)->", ""),
+    (r"^rows\b(?! of)", "out"),
+    (r"^shape: the type ", "dtype: the type "),
+    (r"\b(Q|K|V|dY)\((\d+), (\d+)\)", lambda x: f"{_MATRICES[x[1]]} at token {x[3]}, channel {x[2]}"),
+    (r": the type has code (\d+), (\d+) bits and 1 lanes, must be ",
+     lambda x: f" is of {_TYPE_NAMES.get((int(x[1]), int(x[2])), 'another type')}, must be of "),
+    (r"\bSYMPOW_(?:SCORES_|PAIRING_)?(SIGNED(?=_)|[A-Z_]+)(?:_NORMALISED)?\b", lambda x: f'"{x[1].lower()}"'),
+    (r"\bpairing is not said\b", "pairing is None"),
+    (r"\bnull\b", "None"),
+    (r"\bthe transition's log gate of token ", "log_gates of token "),
+    (r"\bchannel_decay: the log gate of channel ", "channel_gates of channel "),
+    (r"\bhouseholder: at token (\d+), beta is (\S+) and w has", r"strengths at token \1 is \2 and householder has"),
+    (r"\brotary: (theta|beta) at", r"\1 at"),
+    (r"\b(\d+) columns of K\b", r"\1 keys"),
+    (r"\bsympow_states_save\b", "State.save"),
+]
 
 # ---- the structs of sympow.h ----
 
@@ -144,9 +164,12 @@ class _Options(_Sized):
                 *((name, c_int64) for name in ("rotary_dim", "features", "seed"))]
 
 
+_INPUT_NAMES = ("queries", "keys", "values", "log_gates", "theta", "beta", "lengths", "channel_gates", "householder",
+                "strengths")
+
+
 class _Inputs(_Sized):
-    _fields_ = _pointers("queries", "keys", "values", "log_gates", "theta", "beta", "lengths", "channel_gates",
-                         "householder", "strengths")
+    _fields_ = _pointers(*_INPUT_NAMES)
 
 
 class _Gradients(_Sized):
@@ -317,7 +340,9 @@ def show_config(mode: str = "stdout") -> dict[str, Any] | None:
 def _check(status: int) -> None:
     if status != 0:
         text = _lib().sympow_error().decode(errors="replace")  # a path may be any bytes
-        text = re.sub(r"^rows: ", "out: ", _FIELDS.sub("", text))
+        if status != _BAD_FILE:  # which begins with a path
+            for pattern, words in _WORDS:
+                text = re.sub(pattern, words, text)
         raise _ERRORS.get(status, InternalError)(text)
 
 
@@ -417,14 +442,14 @@ def _locked(**states: State | None) -> Iterator[list[c_void_p | None]]:
 
 # ---- numpy arrays as they are ----
 
-_TYPES = {np.dtype(name): (code, bits) for name, code, bits in (
-    ("float32", 2, 32), ("float64", 2, 64), ("int32", 0, 32), ("int64", 0, 64))}
+_TYPES = {np.dtype(name): of for of, name in _TYPE_NAMES.items() if name in ("float32", "float64", "int32", "int64")}
 
 
 def _type_of(name: str, x: np.dtype) -> tuple[int, int]:
     """Code and bits of a type. Raises `InvalidArgument` for one that the library never reads."""
     if x not in _TYPES:  # bytes in another order are another type
-        raise InvalidArgument(f"{name} is of {x}, must be of float32 or float64, lengths of int32 or int64")
+        allowed = "int32 or int64" if name == "lengths" else "float32 or float64"
+        raise InvalidArgument(f"{name} is of {x}, must be of {allowed}")
     return _TYPES[x]
 
 
@@ -923,6 +948,15 @@ class StateOnDevice(State):
         """`sympow_states_of_arrays`."""
         with _locked(state=self):
             _check(_lib().sympow_states_of_arrays(self._handle.pointer, *_references(tensors), self._stream))
+
+
+def _state_heads(shapes: Mapping[str, Sequence[int]]) -> int:
+    """Heads of states: as given, else those of the keys, unless gates or other parameters are those of the queries."""
+    if "sums" in shapes:
+        return shapes["sums"][1] if len(shapes["sums"]) > 1 else 0
+    parameters = [shapes[name] for name in _INPUT_NAMES[3:] if name in shapes]
+    own = any(len(shape) > 2 and shape[2] != shapes["keys"][2] for shape in parameters)
+    return shapes["queries" if own else "keys"][2]
 
 
 _OPTION_NAMES = frozenset(inspect.signature(Attention).parameters)

@@ -157,8 +157,7 @@ class State(NamedTuple):
     angles: Array | None = None
 
 
-_INPUT_NAMES = ("queries", "keys", "values", "log_gates", "theta", "beta", "lengths", "channel_gates", "householder",
-                "strengths")
+_INPUT_NAMES = sympow._INPUT_NAMES
 _NAMES = (*_INPUT_NAMES, *State._fields)
 _THETA, _LENGTHS = _NAMES.index("theta"), _NAMES.index("lengths")
 _Arrays = tuple[Array | None, ...]  # of these names
@@ -197,15 +196,6 @@ def _array_of(x: sympow.Tensor) -> np.ndarray:
     return np.ctypeslib.as_array((ctypes.c_float * math.prod(shape)).from_address(x.data or 0)).reshape(shape)
 
 
-def _state_heads(shapes: dict[str, Sequence[int]]) -> int:
-    """Heads of states: as given, else those of the keys, unless gates or other parameters are those of the queries."""
-    if "sums" in shapes:
-        return shapes["sums"][1] if len(shapes["sums"]) > 1 else 0
-    parameters = [shapes[name] for name in _INPUT_NAMES[3:] if name in shapes]
-    own = any(len(shape) > 2 and shape[2] != shapes["keys"][2] for shape in parameters)
-    return shapes["queries" if own else "keys"][2]
-
-
 def _state_of(call: _Call, views: dict[str, sympow.Tensor]) -> sympow.State | None:
     """A state for a call, where it has one."""
     before = [views.get(name) for name in State._fields]
@@ -213,7 +203,7 @@ def _state_of(call: _Call, views: dict[str, sympow.Tensor]) -> sympow.State | No
         return None
     shapes = {name: x.shape[:x.ndim] for name, x in views.items()}
     (B, _, _, d), e = shapes["queries"], shapes["values"][3]
-    state = sympow.State(call.attention, B, _state_heads(shapes), d, e, f"float{views['queries'].bits}")
+    state = sympow.State(call.attention, B, sympow._state_heads(shapes), d, e, f"float{views['queries'].bits}")
     if before != [None] * 3:
         state.write_tensors([*before[:2], _in_float64(before[2])])
     return state
@@ -292,7 +282,7 @@ def _result_types(call: _Call, arrays: _Arrays) -> list[jax.ShapeDtypeStruct]:
     (B, T, H, d), e, dtype = arrays[0].shape, arrays[2].shape[3], arrays[0].dtype
     types = [jax.ShapeDtypeStruct((B, T, H, e), dtype)]
     if call.keeps_state:
-        of = B, _state_heads({name: x.shape for name, x in zip(_NAMES, arrays) if x is not None})
+        of = B, sympow._state_heads({name: x.shape for name, x in zip(_NAMES, arrays) if x is not None})
         D, turned = call.attention.feature_dimension(d), (call.attention._given["rotary_dim"] or d) // 2
         types += [jax.ShapeDtypeStruct((*of, D, e), dtype), jax.ShapeDtypeStruct((*of, D), dtype),
                   jax.ShapeDtypeStruct((*of, turned), jax.dtypes.canonicalize_dtype(np.float64))]

@@ -7,6 +7,7 @@ import shutil
 import sys
 import unittest
 import weakref
+from unittest import mock
 
 try:
     import torch
@@ -436,8 +437,18 @@ class Mistakes(unittest.TestCase):
         self.refuse(sympow.InvalidArgument, "keys is of float32, must be of float64", q, k.float(), v)
         self.refuse(sympow.InvalidArgument, "queries is of torch.float16, must be of torch.float32", q.half(), k, v,
                     return_state=True)
-        self.refuse(sympow.InvalidArgument, "queries is of torch.bfloat16, must be of", q.bfloat16(), k, v)
-        self.refuse(sympow.InvalidArgument, "queries: the type has code 0, 64 bits", q.long(), k, v)
+        self.refuse(sympow.InvalidArgument, "queries is of torch.bfloat16, must be of torch.float32 or torch.float64 on a "
+                                            "CPU$", q.bfloat16(), k, v)
+        self.refuse(sympow.InvalidArgument, "lengths is of torch.uint8, must be of torch.int32 or torch.int64$", q, k, v,
+                    lengths=torch.ones(2, dtype=torch.uint8))
+        for options, words in ((dict(power=2.0), "power is 2.0, must be an integer"),
+                               (dict(power=True), "power is True, must be an integer"),
+                               (dict(chunk="8"), "chunk is '8', must be an integer"),
+                               (dict(scale="1"), "scale is '1', must be a number")):
+            self.refuse(TypeError, words, q, k, v, **options)
+        self.refuse(sympow.InvalidArgument, "pairing is None, must be \"interleaved\" or \"half_split\" where theta is given",
+                    q, k, v, theta=batch.theta, pairing=None)
+        self.refuse(sympow.InvalidArgument, "queries is of int64, must be of float32 or float64", q.long(), k, v)
         self.refuse(sympow.InvalidArgument, "queries is of torch.complex128", q + 0j, k, v)
         self.refuse(sympow.InvalidArgument, r"values: strides\[3\] is", q, k, v.transpose(2, 3).contiguous()
                     .transpose(2, 3))
@@ -450,8 +461,8 @@ class Mistakes(unittest.TestCase):
         self.refuse(sympow.InvalidArgument, "attention form has no states", q, k, v, form="attention",
                     return_state=True)
         self.refuse(sympow.ShapeMismatch, r"sums: shape\[3\] is 2, must be 3", q, k, v, state=State(S[..., :2], Z))
-        self.refuse(sympow.InvalidArgument, "normaliser is null", q, k, v, state=State(S, None))
-        self.refuse(sympow.InvalidArgument, "sums is null", q, k, v, state=State(None, Z))
+        self.refuse(sympow.InvalidArgument, "normaliser is None", q, k, v, state=State(S, None))
+        self.refuse(sympow.InvalidArgument, "sums is None", q, k, v, state=State(None, Z))
         self.refuse(sympow.ShapeMismatch, "heads of states is 3, must be 2", q, k, v,
                     state=State(S.repeat(1, 2, 1, 1)[:, :3], Z.repeat(1, 2, 1)[:, :3]))
         self.refuse(sympow.InvalidArgument, "was built under a rotation", q, k, v, state=batch.state)
@@ -472,9 +483,58 @@ class Mistakes(unittest.TestCase):
         batch = Batch()
         with self.assertRaises(RuntimeError):
             torch.func.grad(lambda q: attention(q, batch.k, batch.v).sum())(batch.q.detach())
-        many, [k, v] = torch.randn(3, *batch.q.shape, dtype=torch.float64), (x.detach() for x in (batch.k, batch.v))
-        mapped = torch.vmap(lambda q: attention(q, k, v))(many)
-        self.assertTrue(torch.equal(mapped, torch.stack([attention(q, k, v) for q in many])))
+
+    def test_vmap_adds_sequences(self):
+        """The bits of a loop, in one call; θ has no sequences and makes it a loop."""
+        N, batch = 3, Batch()
+        made = [Batch(seed=seed) for seed in range(N)]
+        one = {name: x.detach() for name, x in zip("q k v log_gates theta beta".split(), batch.tensors())}
+        many = {name: torch.stack([x.tensors()[n].detach() for x in made]) for n, name in enumerate(one)}
+        states = State(*(torch.stack(x).detach() for x in zip(*(x.state for x in made))))
+
+        def call(q, k, v, log_gates, theta, beta, state):
+            rows, after = attention(q, k, v, log_gates=log_gates, theta=theta, beta=beta, state=state, return_state=True)
+            known = sympow.torch.diagnose(q, k, v, log_gates=log_gates, theta=theta, beta=beta, pairing="interleaved")
+            return rows, *after, known.condition
+
+        calls = []
+        with mock.patch.object(sympow.Attention, "run_kept", autospec=True, side_effect=sympow.Attention.run_kept) as run:
+            for mapped, dimension, expected in (("q k v log_gates beta", 0, 1), ("q", 0, 1), ("k beta", 2, 1), ("q theta", 0, N)):
+                given = [many[name] if name in mapped.split() else x for name, x in one.items()]
+                wanted = [torch.stack(x) for x in zip(*(
+                    call(*(x[n] if name in mapped.split() else x for name, x in zip(one, given)), State(*(x[n] for x in states)))
+                    for n in range(N)))]
+                given = [x.movedim(0, dimension) if name in mapped.split() else x for name, x in zip(one, given)]
+                where = [dimension if name in mapped.split() else None for name in one]
+                run.reset_mock()
+                found = torch.vmap(call, (*where, 0))(*given, states)
+                calls.append((run.call_count, expected))
+                for a, b in zip(found, wanted, strict=True):
+                    self.assertTrue(torch.equal(a, b))
+        if hasattr(sympow.torch._attend, "register_vmap"):
+            for found, expected in calls:
+                self.assertEqual(found, expected)
+
+    def test_gradients_under_vmap(self):
+        """Gradients of mapped calls, and many gradients of one call, are those of a loop."""
+        batch, N = Batch(), 3
+        many = torch.stack([Batch(seed=seed).q.detach() for seed in range(N)]).requires_grad_()
+        for turning in (dict(log_gates=batch.log_gates), batch.turning()):
+            wanted_of = (many, batch.k, batch.v, *turning.values())
+            call = functools.partial(attention, **turning)
+            rows = torch.vmap(lambda q: call(q, batch.k, batch.v))(many)
+            dy = torch.stack([batch.normal(*batch.dy.shape).detach() for _ in range(N)])
+            found = torch.autograd.grad(rows, wanted_of, dy)
+            one_by_one = torch.autograd.grad(torch.stack([call(q, batch.k, batch.v) for q in many]), wanted_of, dy)
+            self.assertTrue(torch.equal(found[0], one_by_one[0]))
+            for a, b in zip(found[1:], one_by_one[1:]):
+                torch.testing.assert_close(a, b, rtol=1e-12, atol=1e-12)  # sums over the calls, in another order
+            row, of_one = call(batch.q, batch.k, batch.v), (batch.q, batch.k, batch.v, *turning.values())
+            one_by_one = [torch.autograd.grad(row, of_one, x, retain_graph=True) for x in dy]
+            for found in (torch.vmap(lambda x: torch.autograd.grad(row, of_one, x, retain_graph=True))(dy),
+                          torch.autograd.grad(row, of_one, dy, is_grads_batched=True, retain_graph=True)):
+                for a, b in zip(found, zip(*one_by_one)):
+                    self.assertTrue(torch.equal(a, torch.stack(b)))
 
     def test_forward_mode(self):
         batch = Batch()

@@ -16,23 +16,26 @@ To decode token by token, keep a `sympow.State`, which stays in the library:
     state = sympow.torch.state_of(state, queries, keys, power=2)
     row = sympow.torch.decode(query, key, value, state, log_gates=gate)
 
+`context_parallel` is `attention` on a sequence that the processes of a `torch.distributed` group share.
+
 `torch.ops.sympow.attend` and its gradient `torch.ops.sympow.attend_vjp` are custom operators of PyTorch, so that
-autograd, `torch.compile`, `torch.export` and, on a CPU, autocast, to float32, know them. Gradients are those of the
-library, bit for bit; it has no second derivatives.
+autograd, `torch.compile`, `torch.export`, `vmap` and, on a CPU, autocast, to float32, know them. Gradients are those of
+the library, bit for bit; it has no second derivatives.
 """
 
 from __future__ import annotations
 
 import functools
 import math
-from typing import Any, NamedTuple
+from typing import Any, Callable, Iterable, NamedTuple
 
 import sympow
 import torch
 from torch import Tensor, library
 from torch.autograd import forward_ad
 
-__all__ = ["Diagnostics", "State", "attention", "decode", "diagnose", "scaled_dot_product_attention", "state_of"]
+__all__ = ["Diagnostics", "State", "attention", "context_parallel", "decode", "diagnose", "scaled_dot_product_attention",
+           "state_of"]
 
 _INPUTS = ("Tensor queries, Tensor keys, Tensor values, Tensor? log_gates, Tensor? theta, Tensor? beta, "
            "Tensor? lengths, Tensor? channel_gates, Tensor? householder, Tensor? strengths, "
@@ -49,6 +52,7 @@ _IN_STATE = slice(len(_INPUT_NAMES), _TENSORS)
 
 _COMMON = {torch.float32: (2, 32), torch.float64: (2, 64), torch.int32: (0, 32), torch.int64: (0, 64)}
 _TYPES = {1: _COMMON, 2: _COMMON | {torch.bfloat16: (4, 16), torch.float16: (2, 16), torch.uint8: (1, 8)}}
+_FLOATING = {1: "torch.float32 or torch.float64 on a CPU", 2: "torch.bfloat16, torch.float16 or torch.float32 on a GPU"}
 
 
 def _place_of(x: Tensor) -> tuple[int, int] | None:
@@ -76,9 +80,8 @@ def _view(name: str, x: Tensor | None) -> sympow.Tensor | None:
         raise sympow.NotBuilt(f"{name} is on the device {x.device}, must be on a CPU or a GPU of CUDA")
     types = _TYPES[place[0]]
     if x.dtype not in types:
-        raise sympow.InvalidArgument(f"{name} is of {x.dtype}, must be of torch.float32 or torch.float64, on a GPU of "
-                                     "torch.bfloat16, torch.float16 or torch.float32, lengths of torch.int32 or "
-                                     "torch.int64")
+        allowed = "torch.int32 or torch.int64" if name == "lengths" else _FLOATING[place[0]]
+        raise sympow.InvalidArgument(f"{name} is of {x.dtype}, must be of {allowed}")
     view = sympow.Tensor.of(x.data_ptr(), *types[x.dtype], x.shape, x.stride(), place)
     view.owner = x
     return view
@@ -137,14 +140,9 @@ def _rows_shape(queries: Tensor, values: Tensor) -> tuple[int, ...]:
     return queries.shape[:3] + values.shape[3:] if queries.dim() == values.dim() == 4 else (0, 0, 0, 0)
 
 
-def _state_heads(tensors: tuple[Tensor | None, ...]) -> int:
-    """Heads of states: as given, else those of the keys, unless gates or other parameters are those of the queries."""
-    queries, keys, sums = tensors[0], tensors[1], tensors[_IN_STATE][0]
-    if sums is not None:
-        return sums.shape[1] if sums.dim() > 1 else 0
-    parameters = [x for n, x in enumerate(tensors[3:len(_INPUT_NAMES)], 3) if x is not None and n != _LENGTHS]
-    own = any(x.dim() in (3, 4) and x.shape[2] != keys.shape[2] for x in parameters)
-    return queries.shape[2] if own else keys.shape[2]
+def _shapes_of(tensors: Iterable[Tensor | None]) -> dict[str, torch.Size]:
+    """Of the tensors that are given."""
+    return {name: x.shape for name, x in zip(_TENSOR_NAMES, tensors) if x is not None}
 
 
 def _state_shapes(tensors: tuple[Tensor | None, ...], options: tuple[Any, ...]) -> list[tuple[int, ...]]:
@@ -156,7 +154,7 @@ def _state_shapes(tensors: tuple[Tensor | None, ...], options: tuple[Any, ...]) 
     D = D // math.factorial(given["power"])
     if given["scores"] == "random":
         D = given["features"]
-    of = (queries.shape[0], _state_heads(tensors))
+    of = (queries.shape[0], sympow._state_heads(_shapes_of(tensors)))
     return [(*of, D, values.shape[3]), (*of, D), (*of, (given["rotary_dim"] or d) // 2)]
 
 
@@ -175,7 +173,7 @@ def _state_of(attention: sympow.Attention, tensors: tuple[Tensor | None, ...],
     on_gpu = _is_on_gpu(queries)
     if not queries.dim() == keys.dim() == values.dim() == 4 or not (on_gpu or queries.dtype in _STATE_TYPES):
         return None  # the call will be refused
-    sizes = queries.shape[0], _state_heads(tensors)
+    sizes = queries.shape[0], sympow._state_heads(_shapes_of(tensors))
     if on_gpu:
         state = sympow.StateOnDevice(attention, *sizes, keys.shape[2], queries.shape[3], values.shape[3],
                                      _view("queries", queries), functools.partial(_new_memory, queries),
@@ -326,6 +324,41 @@ def _backward(ctx: Any, d_rows: Tensor, *d_state: Tensor) -> tuple[Any, ...]:
 
 
 _attend.register_autograd(_backward, setup_context=_setup_context)
+
+
+def _register_vmap(operator: Any, cotangents: int, loops: Callable[[Tensor | None, int | None], bool]) -> None:
+    """Makes an operator's mapped dimension one of sequences. `cotangents` are the tensors before those of a call. θ has
+    no sequences: the operator is called in a loop where `loops(theta, dimension)` says so."""
+    tensors = cotangents + _TENSORS
+    theta = cotangents + _TENSOR_NAMES.index("theta")
+
+    def rule(info: Any, dimensions: tuple[int | None, ...], *arguments: Any) -> tuple[Any, Any]:
+        mapped = [x if dimension is None else x.movedim(dimension, 0)
+                  for x, dimension in zip(arguments, dimensions[:tensors])]
+        options = arguments[tensors:]
+        if loops(arguments[theta], dimensions[theta]):
+            results = [operator(*(x if dimension is None else x[n] for x, dimension in zip(mapped, dimensions)), *options)
+                       for n in range(info.batch_size)]
+            return (torch.stack(results), 0) if isinstance(results[0], Tensor) else (
+                tuple(map(torch.stack, zip(*results))), (0,) * len(results[0]))
+        B = mapped[cotangents].shape[0 if dimensions[cotangents] is None else 1]
+        folded = [x if x is None or n == theta else
+                  (x.expand(info.batch_size, *x.shape) if dimension is None else x).flatten(0, 1)
+                  for n, (x, dimension) in enumerate(zip(mapped, dimensions))]
+        results = operator(*folded, *options)
+
+        def unfolded(x: Tensor) -> tuple[Tensor, int | None]:
+            return (x, None) if x.dim() == 1 and x.numel() == 0 else (x.unflatten(0, (info.batch_size, B)), 0)
+
+        return unfolded(results) if isinstance(results, Tensor) else tuple(zip(*map(unfolded, results)))
+
+    if hasattr(operator, "register_vmap"):  # PyTorch 2.5; before, vmap is a loop
+        operator.register_vmap(rule)
+
+
+_register_vmap(_attend, 0, lambda theta, dimension: dimension is not None)
+_register_vmap(_diagnose, 0, lambda theta, dimension: dimension is not None)
+_register_vmap(_attend_vjp, 4, lambda theta, dimension: theta is not None)  # whose gradient is one sum
 _attend.register_autocast("cpu", torch.float32)
 
 # ---- what users call ----
@@ -405,16 +438,18 @@ def attention(queries: Tensor, keys: Tensor, values: Tensor, *, log_gates: Tenso
     sympow.h.
 
     Odd powers give sums, even ones weighted means, see `normalisation`. Raises what `sympow.Attention` and its calls do:
-    `sympow.SympowError`, whose text names the argument, what it is and what it must be; for an option of another type
-    PyTorch's RuntimeError.
+    `sympow.SympowError`, whose text names the argument, what it is and what it must be, or `TypeError`. Under
+    `torch.compile` an option of another type is PyTorch's RuntimeError.
     """
     tensors, sizes = _tensors_of((queries, keys, values, log_gates, theta, beta, lengths, channel_gates, householder,
                                   strengths), state, layout, cu_seqlens)
     if isinstance(scale, Tensor) and scale.requires_grad:
         raise sympow.InvalidArgument("scale requires a gradient, and would have none: multiply the queries by it")
-    rows, *after = torch.ops.sympow.attend(
-        *tensors, return_state, scores, power, normalisation, form, mask, pairing, check_finite, offset, chunk,
-        checkpoint, tail, scale, rotary_dim, features, seed)
+    options = (scores, power, normalisation, form, mask, pairing, check_finite, offset, chunk, checkpoint, tail, scale,
+               rotary_dim, features, seed)
+    if not torch.compiler.is_compiling():  # the operator would refuse other types in PyTorch's words, and take True for 1
+        sympow._attention_of(dict(zip(_OPTION_NAMES, options)))
+    rows, *after = torch.ops.sympow.attend(*tensors, return_state, *options)
     rows = _as_given(rows, layout, sizes)
     return (rows, State(*after)) if return_state else rows
 
@@ -575,3 +610,6 @@ def _decode_on_device(given: tuple[Tensor | None, ...], state: sympow.StateOnDev
     state.attention.attend_tensors(inputs, _view("rows", rows), state, call="sympow_decode",
                                    **_on_stream(state.attention, queries, inputs, "decode"))
     return rows
+
+
+from sympow.torch._context import context_parallel  # noqa: E402  which needs what is above
