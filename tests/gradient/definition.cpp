@@ -118,8 +118,7 @@ Definition::Definition(GradientCall call, Kind kind, const Parameters& parameter
   for (std::size_t i = 0; i < bounds_->is_degenerate.size(); ++i)
     if (bounds_->is_degenerate[i]) any = true, call_.dY.col(static_cast<Index>(i)).setZero();
   if (any) *bounds_ = {gradient_bounds(call_, arithmetic)};
-  const Wide P = call_.score == Score::power ? static_cast<Wide>(call_.degree) : Wide(1);
-  unit_of_pairs_ = (6 + P) * Wide(unit_roundoff) * (1 + (unit_roundoff < 1e-10 ? angle : Wide(0)));
+  unit_of_pairs_ = bounds_->unit_of_pairs;
 
   const GradientReference g = gradient_reference(call_);
   expected_ = {g.Q, g.K, g.V, g.scale, {g.log_gamma.transpose()}};

@@ -312,21 +312,23 @@ class KeyBlocksBackward {
       feature_.set_slopes(slopes, of_rows, of_keys, false);
       feature_.set_scores(logits, of_rows, of_keys, false);
     } else if constexpr (is_exponential) {
-      constexpr double limit = static_cast<double>(PackedExponential<Scalar>::limit);
+      using Exponentials = PackedExponential<Scalar>;
       const Weight decay(between);
       Scalar* const wholes = m_.wholes(n).data();
       for (Index i = 0; i < n; ++i) {
         const double whole = block.top + decay.exponent + s.segment.gate_exponents()[i] - s.rows.levels()[i] + shift;
-        wholes[i] = s.rows.has_gradient(i) ? static_cast<Scalar>(std::clamp(whole, -2 * limit, 2 * limit)) : Scalar(0);
-        if (!s.rows.has_gradient(i)) logits.row(i).setConstant(-static_cast<Scalar>(limit) / 4);
+        const bool is_known = s.rows.has_gradient(i) && std::abs(whole) <= Exponentials::largest_whole;
+        wholes[i] = is_known ? static_cast<Scalar>(whole) : Scalar(0);
+        if (!is_known) logits.row(i).setConstant(-Exponentials::limit / 4);
         if (std::isnan(s.rows.factor(i))) logits.row(i).setConstant(s.rows.factor(i));
       }
       const double rest = std::log2(decay.fraction);
       lengthen_logits(s, logits, lengths);
       for (Index j = 0; j < count; ++j) {
-        set_exponential_scores(logits.col(j).data(), wholes, m_.rests(n).data(), n,
-                               std::max(m_.exponents(s.call.K.cols())[first + j] - block.top, -2 * limit),
-                               static_cast<double>(m_.fractions(s.call.K.cols())[first + j]) + rest);
+        set_exponential_scores(
+            logits.col(j).data(), wholes, m_.rests(n).data(), n,
+            std::max(m_.exponents(s.call.K.cols())[first + j] - block.top, -Exponentials::largest_whole),
+            static_cast<double>(m_.fractions(s.call.K.cols())[first + j]) + rest);
       }
     }
   }

@@ -292,7 +292,7 @@ class SegmentBackward {
     add_own_flows();
   }
   void set_wholes() {
-    constexpr double least = -2 * static_cast<double>(PackedExponential<Scalar>::limit);
+    constexpr double least = -PackedExponential<Scalar>::largest_whole;
     const WeightedKeys<Scalar> keys = segment.keys();
     top_ = log2_zero;
     for (Index j = 0; j < keys.size; ++j) top_ = std::max(top_, keys.exponents[j]);
@@ -336,9 +336,12 @@ class SegmentBackward {
     const Index n = size();
     double* const pass_of = buffers.passes(n).data();
     Index pending = 0;
+    RunningLargest with_zeros;  // keys of length 0 have gradients too
+    const double* const exponents = segment.keys().exponents;
     for (Index i = 0; i < n; ++i) {
       double& level = buffers.levels(n)[i];
-      if (level = std::max(level, N); level == log2_zero) level = scales.M;
+      const double seen = with_zeros.over(own_seen(i), [&](Index j) { return is_exponential ? 0 : exponents[j]; });
+      if (level = std::max(level, N); level == log2_zero) level = seen == log2_zero ? scales.M : seen;
       pass_of[i] = rows.has_gradient(i) ? 0 : -1;
       pending += pass_of[i] == 0;
     }

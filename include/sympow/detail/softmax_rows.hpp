@@ -103,7 +103,7 @@ class SoftmaxRows {
     Scalar* const whole = memory_.weights(keys.size).data();
     is_far_ = std::any_of(keys.lengths, keys.lengths + keys.size, [](double length) { return length != 0; });
     for (Index j = 0; j < keys.size; ++j)
-      whole[j] = static_cast<Scalar>(std::max(keys.exponents[j] - top_, -2.0 * double{Exponentials::limit}));
+      whole[j] = static_cast<Scalar>(std::max(keys.exponents[j] - top_, -Exponentials::largest_whole));
   }
   // Logits of row i with the keys that it sees as weights at its level, which is raised where it must be.
   void exponentiate(Scalar* x, Segment seen, Index i, const WeightedKeys<Scalar>& keys,

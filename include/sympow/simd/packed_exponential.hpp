@@ -41,6 +41,9 @@ class PackedExponential {
   /// What these whole numbers, and the largest exponent of a row, stay below: their differences are exact.
   static constexpr Scalar limit = 0x1p20;
 
+  /// Up to here whole numbers are exact in the type.
+  static constexpr double largest_whole = 1 / static_cast<double>(std::numeric_limits<Scalar>::epsilon());
+
   /// max_j (log2(e) x_j + whole_j) of those that are numbers, rounded; -∞ without any.
   [[gnu::flatten]] static Scalar largest(const Scalar* x, const Scalar* whole, Index n) {
     using namespace packets;

@@ -20,6 +20,7 @@ struct GradientArithmetic {
 
 /// Bounds of |Δ| for the gradients of a call, in entries that are laid out as in `GradientReference`.
 struct GradientBounds {
+  Wide unit_of_pairs = 0;                ///< without updates
   Wide unit = 0;                         ///< (6 + P) u (1 + √n), in double with max |μ| in the bracket
   Matrix<Wide> Q = {},                   ///< of dQ
       K = {},                            ///< of dK
@@ -256,7 +257,9 @@ class BoundSums {
     for (Index k = 0; k < b.size(); ++k) b.data()[k] = std::exp(pairs_.log_weights.data()[k]);
     const Wide window = b.size() > 0 ? std::max(b.rowwise().sum().maxCoeff(), b.colwise().sum().maxCoeff()) : Wide(0);
     const Wide angle = u_ < 1e-10L ? arithmetic.largest_angle : 0;
-    const Wide unit = (6 + P()) * u_ * (1 + std::sqrt(window / arithmetic.tokens_per_update) + angle);
+    const Wide moved = call_.action == KeyAction::none ? 0 : 4 * P();  // both vectors of a logit are off by 2 u
+    result_.unit_of_pairs = (6 + P() + moved) * u_ * (1 + angle);
+    const Wide unit = result_.unit_of_pairs + (6 + P() + moved) * u_ * std::sqrt(window / arithmetic.tokens_per_update);
     const Index d = call_.Q.rows(), e = call_.V.rows();
     result_.unit = unit;
     result_.Q = (unit * result_.Q).replicate(d, 1).eval();
@@ -288,7 +291,7 @@ class BoundSums {
 ///                                  dQ_i    P Σ_j ε_ij / ‖q_i‖        dK_j       P Σ_i ε_ij / ‖k_j‖
 ///                                  d scale P Σ ε_ij / |scale|        d log γ_t  Σ_{j<t≤i} ε_ij
 ///
-/// n is the number of updates of a state inside the effective window of a gate. What is divided by is left out of ε
+/// and 4 P more where a transition moves queries and keys, each of which it rounds by 2 u. n is the number of updates of a state inside the effective window of a gate. What is divided by is left out of ε
 /// first. A state is a key 0 of length ‖Z_0‖, a loss on the final one a row T + 1. With e^x, m = s (1 + |scale| ‖q‖
 /// ‖k‖); with features, ‖φ(q)‖ ‖φ(k)‖ and what roundings of their arguments cost them. Steps that lengthen keys are not
 /// covered. O(T³). Throws as `gradient_reference`.
