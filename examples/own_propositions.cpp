@@ -1,6 +1,6 @@
-// Statements of your own, decided, printed, drawn and written as verify_propositions does it.
+// Statements of your own, decided, printed and written as verify_propositions does it.
 //
-//     own_propositions [--scalar float|double] [--seed N] [--explain] [--figure FILE.svg] [--help]
+//     own_propositions [--scalar float|double] [--seed N] [--explain] [--json FILE] [--help]
 //
 // A group is a function that adds statements to a ledger: each has an id, a residual, a bound that rounding explains,
 // words, and the place that it is about. An identity of rational functions may be decided without a bound, where GMP

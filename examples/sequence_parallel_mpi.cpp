@@ -20,7 +20,6 @@
 // docs/numerics.md. Exit status: 0 they agree, 1 they do not, 2 bad arguments, with one line that says what.
 #include <sympow/core/random.hpp>
 #include <sympow/sympow.hpp>
-#include <sympow/verify/double_rows.hpp>
 #include <sympow/verify/proposition.hpp>
 
 #include <mpi.h>
@@ -32,6 +31,8 @@
 #include <stdexcept>
 #include <string>
 #include <vector>
+
+#include "double_rows.hpp"
 
 using namespace sympow;
 

@@ -7,7 +7,6 @@
 // and rotation rate, as a layer's weights would. Nothing is learned: the program shows that the forms are one function
 // on data that was not made for them, and what each of them costs.
 #include <sympow/sympow.hpp>
-#include <sympow/verify/double_rows.hpp>
 #include <sympow/verify/proposition.hpp>
 
 #include <chrono>
@@ -15,6 +14,7 @@
 #include <iostream>
 #include <string>
 
+#include "double_rows.hpp"
 #include "text_tokens.hpp"
 
 using namespace sympow;

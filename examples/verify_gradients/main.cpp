@@ -4,6 +4,7 @@
 
 #include "exact_decisions.hpp"
 #include "propositions/groups.hpp"
+#include "reports/report_files.hpp"
 
 using namespace sympow::verify;
 
@@ -15,5 +16,6 @@ int main(int argc, char** argv) {
                       gradient_groups<float>,
                       papers(),
                       {},
-                      exact_decisions().empty() ? nullptr : exact_decisions});
+                      exact_decisions().empty() ? nullptr : exact_decisions,
+                      report_files()});
 }

@@ -16,6 +16,7 @@
 
 #include <sympow/verify/program.hpp>
 #include "propositions/groups.hpp"
+#include "reports/report_files.hpp"
 
 using namespace sympow::verify;
 
@@ -28,5 +29,6 @@ int main(int argc, char** argv) {
        proposition_groups<float>,
        papers(),
        {{"--dualities", "linear systems beside their softmax duals; with --scalar and --seed alone", print_dualities}},
-       exact_decisions().empty() ? nullptr : exact_decisions});
+       exact_decisions().empty() ? nullptr : exact_decisions,
+       report_files()});
 }

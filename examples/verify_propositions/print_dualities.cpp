@@ -1,9 +1,8 @@
 #include "print_dualities.hpp"
 
-#include <sympow/verify/dualities.hpp>
-
 #include <algorithm>
 #include <cstdio>
+#include "propositions/dualities.hpp"
 
 // Compiled in files of their own, as the propositions are.
 extern template std::vector<sympow::verify::Duality> sympow::verify::dualities<double>(std::uint64_t);

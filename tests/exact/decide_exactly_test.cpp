@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "catch.hpp"
+#include "reports/report_files.hpp"
 
 using namespace sympow;
 using namespace sympow::verify;

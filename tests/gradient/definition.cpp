@@ -1,6 +1,6 @@
 #include "problem.hpp"
 
-#include <sympow/verify/gradient_row_rule.hpp>
+#include "propositions/parameter_gradients.hpp"
 
 namespace sympow::test {
 namespace {

@@ -5,8 +5,7 @@
 
 #include <sympow/sympow.hpp>
 #include "catch.hpp"
-
-#include <sympow/verify/dualities.hpp>
+#include "propositions/dualities.hpp"
 
 using namespace sympow;
 using verify::Duality;

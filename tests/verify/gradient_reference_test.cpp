@@ -6,7 +6,7 @@
 
 #include <sympow/core/random.hpp>
 #include <sympow/verify/direct.hpp>
-#include <sympow/verify/gradient_parameters.hpp>
+#include "propositions/parameter_gradients.hpp"
 
 using namespace sympow;
 using namespace sympow::verify;

@@ -5,7 +5,7 @@
 #include <limits>
 
 #include <sympow/core/random.hpp>
-#include <sympow/verify/gradient_row_rule.hpp>
+#include "propositions/parameter_gradients.hpp"
 
 using namespace sympow;
 using namespace sympow::verify;

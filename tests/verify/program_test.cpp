@@ -8,6 +8,7 @@
 #include "catch.hpp"
 #include "files.hpp"
 #include "json_reader.hpp"
+#include "reports/report_files.hpp"
 
 using namespace sympow::verify;
 namespace test = sympow::test;
@@ -50,7 +51,8 @@ Outcome run(std::vector<const char*> arguments, std::vector<PropositionGroup> (*
             std::FILE* out = std::tmpfile()) {
   arguments.insert(arguments.begin(), "mine");
   std::FILE* errors = std::tmpfile();
-  const Program program{"mine", "Decides mine.", groups, nullptr, papers_of_mine, {{"--greet", "says hello", greet}}};
+  const Program program{"mine",  "Decides mine.", groups, nullptr, papers_of_mine, {{"--greet", "says hello", greet}},
+                        nullptr, report_files()};
   const int status = run_program(static_cast<int>(arguments.size()), arguments.data(), program, out, errors);
   return {status, read(out), read(errors)};
 }

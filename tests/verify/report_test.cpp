@@ -8,13 +8,11 @@
 #include <sympow/verify/bound.hpp>
 #include <sympow/verify/place.hpp>
 #include <sympow/verify/proposition.hpp>
-#include <sympow/verify/report_figure.hpp>
 #include <sympow/verify/report_json.hpp>
-#include <sympow/verify/report_latex.hpp>
-#include <sympow/verify/report_markdown.hpp>
 #include <sympow/verify/report_table.hpp>
 #include <sympow/verify/selection.hpp>
 #include "propositions/largest.hpp"
+#include "reports/report_files.hpp"
 
 #include "catch.hpp"
 #include "json_reader.hpp"

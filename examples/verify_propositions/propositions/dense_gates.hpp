@@ -6,7 +6,7 @@
 #include <vector>
 
 #include <sympow/transition/transition.hpp>
-#include <sympow/verify/dense.hpp>
+#include "propositions/dense.hpp"
 
 namespace SYMPOW_NAMESPACE::verify::detail {
 

@@ -8,7 +8,7 @@
 
 #include <sympow/core/random.hpp>
 #include <sympow/structured/commuting_generators.hpp>
-#include <sympow/verify/dense.hpp>
+#include "propositions/dense.hpp"
 
 namespace SYMPOW_NAMESPACE::verify::detail {
 

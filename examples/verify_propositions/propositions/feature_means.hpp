@@ -5,8 +5,8 @@
 #include <numbers>
 
 #include <sympow/feature/random_features.hpp>
-#include <sympow/verify/dense.hpp>
 #include <sympow/verify/proposition.hpp>
+#include "propositions/dense.hpp"
 
 namespace SYMPOW_NAMESPACE::verify::detail {
 

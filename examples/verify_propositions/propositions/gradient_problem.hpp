@@ -5,8 +5,8 @@
 #include <string>
 
 #include <sympow/core/random.hpp>
-#include <sympow/verify/gradient_row_rule.hpp>
 #include <sympow/verify/proposition.hpp>
+#include "propositions/parameter_gradients.hpp"
 
 namespace SYMPOW_NAMESPACE::verify::detail {
 

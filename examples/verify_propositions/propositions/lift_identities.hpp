@@ -9,8 +9,8 @@
 #include <sympow/tensor/induced.hpp>
 #include <sympow/tensor/symmetric_basis.hpp>
 #include <sympow/tensor/tensor_power.hpp>
-#include <sympow/verify/dense.hpp>
 #include <sympow/verify/proposition.hpp>
+#include "propositions/dense.hpp"
 #include "propositions/largest.hpp"
 
 namespace SYMPOW_NAMESPACE::verify::detail {

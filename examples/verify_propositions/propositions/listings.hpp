@@ -5,8 +5,7 @@
 #include <limits>
 #include <utility>
 #include <vector>
-
-#include <sympow/verify/dense.hpp>
+#include "propositions/dense.hpp"
 
 namespace SYMPOW_NAMESPACE::verify::detail {
 

@@ -5,7 +5,7 @@
 #include <cmath>
 #include <utility>
 
-#include <sympow/verify/dense.hpp>
+#include "propositions/dense.hpp"
 #include "propositions/gradient_problem.hpp"
 #include "propositions/power_derivatives.hpp"
 

@@ -6,7 +6,7 @@
 
 #include <sympow/combinatorics/multi_index.hpp>
 #include <sympow/core/exact_scalar.hpp>
-#include <sympow/verify/dense.hpp>
+#include "propositions/dense.hpp"
 
 namespace SYMPOW_NAMESPACE::verify::detail {
 

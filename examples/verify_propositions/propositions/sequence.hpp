@@ -16,9 +16,9 @@
 #include <sympow/feature/symmetric_power.hpp>
 #include <sympow/rotation/frequencies.hpp>
 #include <sympow/systems/peer_parameters.hpp>
-#include <sympow/verify/dense.hpp>
 #include <sympow/verify/direct.hpp>
 #include <sympow/verify/proposition.hpp>
+#include "propositions/dense.hpp"
 
 namespace SYMPOW_NAMESPACE::verify::detail {
 
@@ -230,7 +230,7 @@ template <class Scalar>
 }  // namespace SYMPOW_NAMESPACE::verify::detail
 
 // The forms of `GivenFeatures`; the program compiles them in a file of their own.
-#ifdef SYMPOW_COMPILED_GIVEN_FEATURES
+#ifdef SYMPOW_COMPILED_PROPOSITIONS
 SYMPOW_EXTERN_FORMS(float, sympow::verify::detail::GivenFeatures)
 SYMPOW_EXTERN_FORMS(double, sympow::verify::detail::GivenFeatures)
 #endif

@@ -15,8 +15,8 @@ class Rotary {
 
   /// Fixed frequencies of one axis, β = 1, of keys in R^d whose first 2 |θ| channels turn; d = 0: all of them. Throws
   /// `NotFinite`, `ShapeMismatch`.
-  Rotary(Eigen::VectorXd theta, Pairing pairing, Index d = 0)
-      : Rotary(Eigen::MatrixXd(std::move(theta)), Eigen::MatrixXd(1, 0), pairing, d) {
+  Rotary(const Eigen::VectorXd& theta, Pairing pairing, Index d = 0)
+      : Rotary(Eigen::MatrixXd(theta), Eigen::MatrixXd(1, 0), pairing, d) {
     has_beta_ = false;
   }
   /// With the rates θ of n axes, |θ| × n, and their β, n × T, of one axis also a column. Throws the same.

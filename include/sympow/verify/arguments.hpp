@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <cstdlib>
+#include <map>
 #include <stdexcept>
 #include <string>
 #include <vector>
@@ -15,18 +16,15 @@ namespace SYMPOW_NAMESPACE::verify {
 
 /// What a program was asked for.
 struct Arguments {
-  std::string scalar = "double";  ///< the type to decide in, "double" or "float"
-  std::uint64_t seed = 1;         ///< of the random inputs
-  Selection selection;            ///< which propositions to report; groups are decided whole
-  bool list = false,              ///< ids, kinds and statements without residuals
-      explain = false,            ///< with counterexamples and the reason of every bound that has one
-      exact = false,              ///< decide without rounding what can be
-      help = false;               ///< the usage and nothing else
-  std::string markdown,           ///< file for the report in Markdown, empty for none
-      latex,                      ///< in LaTeX, likewise
-      json,                       ///< in JSON, likewise
-      figure;                     ///< as an SVG picture, likewise
-  std::string command;            ///< an option of the program's own, such as "--dualities"
+  std::string scalar = "double";             ///< the type to decide in, "double" or "float"
+  std::uint64_t seed = 1;                    ///< of the random inputs
+  Selection selection;                       ///< which propositions to report; groups are decided whole
+  bool list = false,                         ///< ids, kinds and statements without residuals
+      explain = false,                       ///< with counterexamples and the reason of every bound that has one
+      exact = false,                         ///< decide without rounding what can be
+      help = false;                          ///< the usage and nothing else
+  std::map<std::string, std::string> files;  ///< names by option: {"--json", "report.json"}
+  std::string command;                       ///< an option of the program's own, such as "--dualities"
 };
 
 namespace detail {
@@ -65,10 +63,11 @@ namespace detail {
 /// Reads the arguments behind the program's name. Throws std::invalid_argument that names the argument and its value.
 ///
 /// `commands` are options of the program's own, which go with --scalar and --seed alone; `scalars` are "double",
-/// "float" or both.
+/// "float" or both; `files` are options that are followed by the name of a file.
 [[nodiscard]] inline Arguments parse_arguments(const std::vector<std::string>& given, const std::vector<Paper>& papers,
                                                const std::vector<std::string>& scalars,
-                                               const std::vector<std::string>& commands) {
+                                               const std::vector<std::string>& commands,
+                                               const std::vector<std::string>& files) {
   Arguments arguments;
   arguments.scalar = scalars.front();
   std::string only_with_propositions;
@@ -91,9 +90,9 @@ namespace detail {
       (option == "--list" ? arguments.list : option == "--explain" ? arguments.explain : arguments.exact) = true;
       continue;
     }
-    const std::vector<std::string> with_value = {"--scalar",  "--seed",     "--filter", "--words", "--paper",
-                                                 "--verdict", "--markdown", "--latex",  "--json",  "--figure"};
-    if (!detail::is_one_of(option, with_value)) throw std::invalid_argument("unknown argument " + option);
+    const bool is_file = detail::is_one_of(option, files);
+    if (!is_file && !detail::is_one_of(option, {"--scalar", "--seed", "--filter", "--words", "--paper", "--verdict"}))
+      throw std::invalid_argument("unknown argument " + option);
     if (n + 1 == given.size() || given[n + 1].empty() || given[n + 1].starts_with("--"))
       throw std::invalid_argument(option + " needs a value" +
                                   (n + 1 < given.size() ? ", not '" + given[n + 1] + "'" : ""));
@@ -106,11 +105,6 @@ namespace detail {
           throw std::invalid_argument(option + " " + one + ": one of " + detail::joined(*allowed, ", ") + " is needed");
         to.push_back(one);
       }
-    };
-    const auto set_file = [&](std::string& file) {
-      if (!file.empty()) throw std::invalid_argument(option + " " + value + ": " + option + " is given twice");
-      if (value == "-") throw std::invalid_argument(option + " -: names no file");
-      file = value;
     };
     if (option == "--scalar") {
       if (!detail::is_one_of(value, scalars))
@@ -126,11 +120,10 @@ namespace detail {
       add(arguments.selection.papers, &letters);
     } else if (option == "--verdict") {
       add(arguments.selection.verdicts, &verdicts);
-    } else {
-      set_file(option == "--markdown" ? arguments.markdown
-               : option == "--latex"  ? arguments.latex
-               : option == "--json"   ? arguments.json
-                                      : arguments.figure);
+    } else if (value == "-") {
+      throw std::invalid_argument(option + " -: names no file");
+    } else if (!arguments.files.emplace(option, value).second) {
+      throw std::invalid_argument(option + " " + value + ": " + option + " is given twice");
     }
   }
   if (!arguments.command.empty() && !only_with_propositions.empty())

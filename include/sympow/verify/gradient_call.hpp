@@ -185,7 +185,7 @@ template <class Normalization = DefaultNormalization, FeatureMap F, Transition A
     call.log_decay.push_back(transition.log_decay(t));
     if constexpr (A::key_action != KeyAction::none) {
       const Eigen::MatrixXd step = transition.key_matrix(t, Q.rows());
-      call.steps.push_back(step.cast<Wide>());
+      call.steps.emplace_back(step.cast<Wide>());
     }
   }
   return call;

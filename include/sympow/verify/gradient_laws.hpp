@@ -27,7 +27,7 @@ template <class Normalization = DefaultNormalization, FeatureMap F, class Moving
   const Index few = std::min<Index>({Q.cols(), K.cols(), 8});
   Matrix<double> tokens(Q.rows(), 2 * few);
   tokens << x.Q.leftCols(few).template cast<double>(), x.K.leftCols(few).template cast<double>();
-  const Residual functions =
+  Residual functions =
       worse(feature_vjp_residual(feature, tokens),
             transition_vjp_residual<Scalar>(x.transition(), x.all().size, Q.rows(), F::score == Score::embedded));
   if (!functions.holds()) return functions;

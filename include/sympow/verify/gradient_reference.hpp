@@ -253,7 +253,7 @@ class GradientSums {
 ///     dA_t = Σ_{j<t≤i} dx_ij ((A_{j+1} … A_{t-1})ᵀ k_j) (A_{t+1} … A_i q'_i)ᵀ,   d log γ_t = Σ_{j<t≤i} c_ij
 ///
 /// No running sum and no difference occurs. A_t are matrices of free entries: the derivative of A_t in its parameters
-/// is left to gradient_parameters.hpp. O(T³ d²) and, with a state, O(T D d): for T up to some 64. Throws
+/// is left to the caller. O(T³ d²) and, with a state, O(T D d): for T up to some 64. Throws
 /// `ShapeMismatch`, `InvalidArgument`.
 [[nodiscard]] inline GradientReference gradient_reference(const GradientCall& call) {
   return detail::GradientSums(call).sum();

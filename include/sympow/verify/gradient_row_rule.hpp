@@ -4,68 +4,10 @@
 #include <string>
 
 #include <sympow/verify/gradient_bounds.hpp>
-#include <sympow/verify/gradient_parameters.hpp>
+#include <sympow/verify/gradient_reference.hpp>
 #include <sympow/verify/residual.hpp>
 
 namespace SYMPOW_NAMESPACE::verify {
-
-/// Of `rotary_gradient`: dβ max|θ| W_t, dθ_u Σ_ij |Σ_{j<t≤i} β_t| ε_ij, dμ_0 W_1, W levers; each with the frame's own.
-[[nodiscard]] inline RotaryGradientReference rotary_bounds(const GradientBounds& of, const GradientCall& call,
-                                                           const Vector<Wide>& theta, const Vector<Wide>& beta) {
-  Wide fastest = 0, turned = 0;
-  for (Index u = 0; u < theta.size(); ++u) fastest = std::max(fastest, std::abs(theta[u]));
-  const auto between = [&](Index a, Index b) {  // |Σ β_t| of the tokens behind the earlier one
-    Wide sum = 0;
-    for (Index t = std::min(a, b) + 1; t <= std::max(a, b); ++t) sum += beta[t];
-    return std::abs(sum);
-  };
-  for (Index t = 0; t < beta.size(); ++t)
-    turned += std::abs(beta[t]) * (of.frame_lever + (call.is_absolute() ? of.step_levers[t] : Wide(0)));
-  for (Index i = 0; i < of.levers.cols() && !call.is_absolute(); ++i)
-    for (Index j = -1; j + 1 < of.levers.rows(); ++j)
-      if (const Index at = of.row_tokens[static_cast<std::size_t>(i)]; at >= 0)
-        turned += between(j, at) * of.levers(j + 1, i);
-  RotaryGradientReference bounds{Vector<Wide>::Constant(theta.size(), turned), Vector<Wide>::Zero(beta.size()), {}};
-  for (Index t = 0; t < beta.size(); ++t) bounds.beta[t] = fastest * (of.step_levers[t] + of.frame_lever);
-  const Wide first = of.step_levers.size() > 0 ? of.step_levers[0] : Wide(0);
-  bounds.mu = Vector<Wide>::Constant(theta.size(), first + of.frame_lever);
-  return bounds;
-}
-
-/// Of `channel_gradient`: W_t for every channel.
-[[nodiscard]] inline Matrix<Wide> channel_bounds(const GradientBounds& of, Index d) {
-  return of.step_levers.transpose().replicate(d, 1);
-}
-
-/// Of `householder_gradient`: dw_t 2 |β_t| ‖w_t‖ W_t, dβ_t ‖w_t‖² W_t.
-[[nodiscard]] inline HouseholderGradientReference householder_bounds(const GradientBounds& of, const Matrix<Wide>& w,
-                                                                     const Vector<Wide>& beta) {
-  HouseholderGradientReference bounds{Matrix<Wide>(w.rows(), w.cols()), Vector<Wide>(beta.size())};
-  for (Index t = 0; t < w.cols(); ++t) {
-    const Wide length = w.col(t).norm();
-    bounds.w.col(t).setConstant(2 * std::abs(beta[t]) * length * of.step_levers[t]);
-    bounds.beta[t] = length * length * of.step_levers[t];
-  }
-  return bounds;
-}
-
-/// Of `structured_gradient`: dr_t ‖Λ‖_∞ w_t, dΛ Σ_t |r_t| w_t, skew(UᵀdU) Σ_t w_t with w the levers of a token's pairs.
-[[nodiscard]] inline StructuredGradientReference structured_bounds(const GradientBounds& of, const Matrix<Wide>& lambda,
-                                                                   const Matrix<Wide>& r, Index d) {
-  StructuredGradientReference bounds{
-      Matrix<Wide>::Zero(r.rows(), r.cols()), Matrix<Wide>::Zero(lambda.rows(), lambda.cols()), {}};
-  for (Index k = 0; k < r.rows(); ++k) {
-    Wide rates = 0, sum = 0;
-    for (Index u = 0; u < lambda.cols(); ++u) rates += std::abs(lambda(k, u));
-    for (Index t = 0; t < r.cols(); ++t) {
-      bounds.positions(k, t) = rates * of.own_levers[t];
-      sum += std::abs(r(k, t)) * of.own_levers[t];
-    }
-    bounds.frequencies.row(k).setConstant(sum);
-  }
-  bounds.basis = Matrix<Wide>::Constant(d, d, of.own_levers.sum());
-  return bounds;
-}
 
 /// max |Δ| / bound over the entries of a gradient, by its name; `row` is the column of the worst entry, its token where
 /// columns are tokens. Bound 1. What is not finite, of another shape, or off where the bound is 0 or not finite, is

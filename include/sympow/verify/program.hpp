@@ -13,10 +13,7 @@
 
 #include <sympow/io/output_file.hpp>
 #include <sympow/verify/arguments.hpp>
-#include <sympow/verify/report_figure.hpp>
 #include <sympow/verify/report_json.hpp>
-#include <sympow/verify/report_latex.hpp>
-#include <sympow/verify/report_markdown.hpp>
 
 namespace SYMPOW_NAMESPACE::verify {
 
@@ -25,6 +22,12 @@ struct Command {
   std::string option,                                          ///< "--dualities"
       help;                                                    ///< what it does, for --help
   bool (*run)(const std::string& scalar, std::uint64_t seed);  ///< whether all is well
+};
+
+/// A file that a program can write of what it has decided.
+struct ReportFormat {
+  std::string option;                     ///< "--json", in front of the file's name
+  std::string (*written)(const Report&);  ///< what it holds
 };
 
 /// How a statement is decided without rounding; `corrected` for an erratum.
@@ -36,13 +39,14 @@ struct ExactDecision {
 
 /// What `run_program` is to decide.
 struct Program {
-  std::string name;                                           ///< of the program, for its messages
-  std::string about;                                          ///< a sentence for --help
-  std::vector<PropositionGroup> (*groups_double)();           ///< what to decide in double
-  std::vector<PropositionGroup> (*groups_float)() = nullptr;  ///< and in float; without it there is no --scalar float
-  std::vector<Paper> papers = {};                             ///< what the letters of sources stand for
-  std::vector<Command> commands = {};                         ///< options of your own
-  std::vector<ExactDecision> (*exact)() = nullptr;            ///< what --exact decides; without it it is refused
+  std::string name;                                             ///< of the program, for its messages
+  std::string about;                                            ///< a sentence for --help
+  std::vector<PropositionGroup> (*groups_double)();             ///< what to decide in double
+  std::vector<PropositionGroup> (*groups_float)() = nullptr;    ///< and in float; without it there is no --scalar float
+  std::vector<Paper> papers = {};                               ///< what the letters of sources stand for
+  std::vector<Command> commands = {};                           ///< options of your own
+  std::vector<ExactDecision> (*exact)() = nullptr;              ///< what --exact decides; without it it is refused
+  std::vector<ReportFormat> files = {{"--json", json_report}};  ///< what can be written
 };
 
 namespace detail {
@@ -67,9 +71,8 @@ namespace detail {
   if (program.exact != nullptr) text += "        --exact            decide over the rational numbers what can be\n";
   text += std::string("        --scalar TYPE      ") +
           (program.groups_float != nullptr ? "double or float" : "double") + "\n";
-  text +=
-      "        --seed N           of the random inputs, 1 unless given\n"
-      "files:  --markdown FILE, --latex FILE, --json FILE, --figure FILE.svg\n";
+  text += "        --seed N           of the random inputs, 1 unless given\n";
+  for (const ReportFormat& format : program.files) text += "file:   " + format.option + " FILE\n";
   for (const Command& command : program.commands) text += "or:     " + padded(command.option, 19) + command.help + "\n";
   return text +
          "exit status: 0 all as expected, 1 something is not, 2 wrong arguments or output that cannot be written\n";
@@ -100,20 +103,17 @@ struct ReportFile {
 
 /// The files that are asked for. Each was opened, to know before anything is decided that it can be; nothing is left of
 /// that but an open device.
-inline std::vector<ReportFile> report_files(const Arguments& arguments) {
+inline std::vector<ReportFile> open_files(const Program& program, const Arguments& arguments) {
   std::vector<ReportFile> files;
-  const auto add = [&](const std::string& option, const std::string& path, std::string (*written)(const Report&)) {
-    if (path.empty()) return;
-    auto file = std::make_unique<io::OutputFile>(option, path);
+  for (const auto& [option, written] : program.files) {
+    const auto given = arguments.files.find(option);
+    if (given == arguments.files.end()) continue;
+    auto file = std::make_unique<io::OutputFile>(option, given->second);
     for (const ReportFile& other : files) file->require_other_than(*other.file);
     file->open();
     if (!file->is_device()) file->discard();
     files.push_back({std::move(file), written});
-  };
-  add("--markdown", arguments.markdown, markdown_report);
-  add("--latex", arguments.latex, latex_report);
-  add("--json", arguments.json, json_report);
-  add("--figure", arguments.figure, figure_report);
+  }
   return files;
 }
 
@@ -161,7 +161,7 @@ inline int run(const Program& program, const Arguments& arguments, std::FILE* ou
         "--exact: this program decides nothing exactly: its `Program::exact` is not set, as where it was compiled "
         "without "
         "GMP's gmpxx.h (Debian: libgmp-dev)");
-  const std::vector<ReportFile> files = report_files(arguments);
+  const std::vector<ReportFile> files = open_files(program, arguments);
   Report report{program.name, arguments.scalar, arguments.seed, program.papers};
   put_all(heading(report), out);
   decide(report, arguments.scalar == "float" ? program.groups_float() : program.groups_double(), arguments,
@@ -195,11 +195,12 @@ inline int run(const Program& program, const Arguments& arguments, std::FILE* ou
 inline int run_program(int argc, const char* const* argv, const Program& program, std::FILE* out = stdout,
                        std::FILE* errors = stderr) {
   try {
-    std::vector<std::string> scalars = {"double"}, commands;
+    std::vector<std::string> scalars = {"double"}, commands, files;
     if (program.groups_float != nullptr) scalars.emplace_back("float");
     for (const Command& command : program.commands) commands.push_back(command.option);
+    for (const ReportFormat& format : program.files) files.push_back(format.option);
     const std::vector<std::string> given(argv + (argc > 0 ? 1 : 0), argv + argc);
-    const Arguments arguments = parse_arguments(given, program.papers, scalars, commands);
+    const Arguments arguments = parse_arguments(given, program.papers, scalars, commands, files);
     if (!arguments.help) return detail::run(program, arguments, out, errors);
     detail::put_all(detail::usage(program), out);
     return 0;

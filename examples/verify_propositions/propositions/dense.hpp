@@ -287,7 +287,7 @@ Dense<S, C> operator-(const Dense<S, C>& a) {
   LINKAGE template Dense<double, 1> Dense<S, 1>::to<double>() const;              \
   }
 
-#ifdef SYMPOW_COMPILED_FORMS
+#ifdef SYMPOW_COMPILED_PROPOSITIONS
 SYMPOW_DENSE(extern, float)
 SYMPOW_DENSE(extern, double)
 #endif

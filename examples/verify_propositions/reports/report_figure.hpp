@@ -7,8 +7,8 @@
 #include <string>
 #include <vector>
 
-#include <sympow/verify/figure_axis.hpp>
 #include <sympow/verify/report_table.hpp>
+#include "figure_axis.hpp"
 
 namespace SYMPOW_NAMESPACE::verify {
 namespace detail {

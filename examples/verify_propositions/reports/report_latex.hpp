@@ -3,8 +3,8 @@
 
 #include <string>
 
-#include <sympow/verify/latex.hpp>
 #include <sympow/verify/report_table.hpp>
+#include "latex.hpp"
 
 namespace SYMPOW_NAMESPACE::verify {
 

@@ -13,8 +13,8 @@
 #include <sympow/systems/linear_systems.hpp>
 #include <sympow/systems/peer_parameters.hpp>
 #include <sympow/systems/softmax_systems.hpp>
-#include <sympow/verify/dense.hpp>
 #include <sympow/verify/form_laws.hpp>
+#include "propositions/dense.hpp"
 
 namespace SYMPOW_NAMESPACE::verify {
 

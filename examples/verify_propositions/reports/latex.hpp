@@ -6,8 +6,8 @@
 #include <string>
 #include <utility>
 
-#include <sympow/verify/latex_symbols.hpp>
 #include <sympow/verify/report.hpp>
+#include "latex_symbols.hpp"
 
 namespace SYMPOW_NAMESPACE::verify::detail {
 
