@@ -17,8 +17,8 @@ struct NewTokens {
 /// heads that share them. Keys of rotary turn.
 template <class T>
 SYMPOW_DEVICE void append_tail(const NewTokens<T>& from, const TailArrays<T>& to, const Rotary& rotary,
-                               const Heads& heads, int b, const TailSlot& slot, int state_head, int tokens, int d, int e,
-                               Lanes<int> thread, int threads) {
+                               const Heads& heads, int b, const TailSlot& slot, int state_head, int tokens, int d,
+                               int e, Lanes<int> thread, int threads) {
   using namespace block;
   const auto rows = [&](const auto& fresh, const auto& tail, int key_head, int width, bool turns) {
     const std::int64_t first = (std::int64_t{slot.index} * heads.key + key_head) * to.capacity + slot.count;
@@ -42,7 +42,8 @@ SYMPOW_DEVICE void append_tail(const NewTokens<T>& from, const TailArrays<T>& to
     const Lanes<int> t = thread + n;
     Lanes<float> gate[1];
     load(gate, from.log_gates.data, from.log_gates.at(b, Lanes<std::int64_t>(t), state_head), t < tokens);
-    store(to.log_gates, t + ((std::int64_t{slot.index} * heads.state + state_head) * to.capacity + slot.count), gate, t < tokens);
+    store(to.log_gates, t + ((std::int64_t{slot.index} * heads.state + state_head) * to.capacity + slot.count), gate,
+          t < tokens);
   }
 }
 

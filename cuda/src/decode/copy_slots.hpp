@@ -70,14 +70,15 @@ struct CopySlots {
       const Lanes<std::int32_t> fault[1] = {to < 0 ? 0 : !slots_exist ? fault_of_slot : !is_count ? fault_of_count : 0};
       const Lanes<std::int32_t> tokens[1] = {count};
       if (x.faults.data) store(x.faults, lane() + i, fault, lane() < 1);
-      if (x.to_counts.data) store(x.to_counts, lane() + to, tokens, lane() < (to >= 0 && slots_exist && is_count ? 1 : 0));
+      if (x.to_counts.data)
+        store(x.to_counts, lane() + to, tokens, lane() < (to >= 0 && slots_exist && is_count ? 1 : 0));
     }
     if (to < 0 || !slots_exist || !is_count) return;
     SYMPOW_UNROLL
     for (int n = 0; n < most_arrays; ++n) {
       if (n >= x.array_count) continue;
       const Words& words = x.arrays[n];
-      if (piece >= 0 && piece < words.blocks() && (!words.is_tail || count > 0)) {
+      if (piece >= 0 && piece < words.blocks()) {
         if (words.width % 4 == 0)
           copy<4>(words, piece, from, to, count);
         else

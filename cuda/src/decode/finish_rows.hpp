@@ -61,9 +61,9 @@ struct FinishRows {
     const int state_head = x.heads.state_of_query(head), key_head = x.heads.key_of_state(state_head);
     const int group = x.heads.query / x.heads.state, tokens = slot.count + i + 1;
     const std::int64_t state = std::int64_t{slot.index} * x.heads.state + state_head;
-    const std::int64_t row =
-        ((std::int64_t{b} * x.heads.state + state_head) * group + head % group) * x.tokens + i;
-    const std::int64_t newest_key = (std::int64_t{slot.index} * x.heads.key + key_head) * x.tail.capacity + (tokens - 1);
+    const std::int64_t row = ((std::int64_t{b} * x.heads.state + state_head) * group + head % group) * x.tokens + i;
+    const std::int64_t newest_key =
+        (std::int64_t{slot.index} * x.heads.key + key_head) * x.tail.capacity + (tokens - 1);
     const std::int64_t newest_gate = state * x.tail.capacity + (tokens - 1);
     const Lanes<int> thread = lane() + w * 32;
 

@@ -43,7 +43,8 @@ struct ReserveTails {
     const Lanes<bool> inside = exists && index[0] >= 0 && index[0] < x.slot_count;
     load(count, x.counts, index[0], inside);
     if (x.dropped.data) load(dropped, x.dropped, b, inside);
-    const Lanes<bool> is_right = count[0] >= 0 && count[0] <= x.capacity && dropped[0] >= 0 && dropped[0] <= count[0];
+    // Not below 0 either, as what is dropped.
+    const Lanes<bool> is_right = count[0] <= x.capacity && dropped[0] >= 0 && dropped[0] <= count[0];
     const Lanes<int> left = where(is_right, count[0], 0) - where(is_right, dropped[0], 0);
     const Lanes<bool> is_full = left > x.most;
     const Lanes<bool> is_active = inside && is_right && (!is_full || Lanes<bool>(x.folds));

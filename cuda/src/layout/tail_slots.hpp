@@ -15,9 +15,9 @@ struct TailSlot {
 
 /// The slot of each sequence. Indices were checked by ReserveTails, so kernels write within their arrays.
 struct TailSlots {
-  int count = 0;                              ///< tokens in every tail, where `counts` is null
-  Global<const std::int32_t> indices = {};    ///< by sequence; null: sequence b has slot b
-  Global<const std::int32_t> counts = {};     ///< by sequence
+  int count = 0;                            ///< tokens in every tail, where `counts` is null
+  Global<const std::int32_t> indices = {};  ///< by sequence; null: sequence b has slot b
+  Global<const std::int32_t> counts = {};   ///< by sequence
 
   SYMPOW_DEVICE TailSlot operator[](int b) const {
     TailSlot slot{b, count};

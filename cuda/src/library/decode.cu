@@ -160,7 +160,8 @@ Status drop(const Problem& problem, const Tail& tail, const Slots& slots, const 
   using namespace library;
   SYMPOW_CUDA_TRY(check_capacity(tail.capacity));
   SYMPOW_CUDA_TRY(check_slots(problem, tail, slots));
-  if (!tail.counts) return refuse(Code::bad_argument, "the tail's counts: a null pointer; else subtract from its count");
+  if (!tail.counts)
+    return refuse(Code::bad_argument, "the tail's counts: a null pointer; else subtract from its count");
   SYMPOW_CUDA_TRY(check_integers("tokens", tokens, true));
   Problem none = problem;
   none.tokens = 0;

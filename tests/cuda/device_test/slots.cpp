@@ -134,8 +134,9 @@ class Server {
         for (std::int64_t t = 0; t < tokens; ++t) {
           const Token token = token_of(t);
           const auto append = [&](auto& to, const auto& from, std::int64_t heads, int channels) {
-            const auto row = static_cast<std::ptrdiff_t>(
-                x.row(static_cast<std::int64_t>(place.request), token.t, 0, heads) * static_cast<std::size_t>(channels));
+            const auto row =
+                static_cast<std::ptrdiff_t>(x.row(static_cast<std::int64_t>(place.request), token.t, 0, heads) *
+                                            static_cast<std::size_t>(channels));
             to.insert(to.end(), from.begin() + row, from.begin() + row + heads * channels);
           };
           append(q, token.of->queries, x.query_heads, x.d);
@@ -145,8 +146,12 @@ class Server {
           for (std::int64_t h = 0; h < x.key_heads && x.rotary && x.rotary->beta; ++h) b.push_back(x.step(token.t, h));
         }
       memory.reserve(4);
-      inputs = {dense(bytes(q), x.query_heads, x.d), dense(bytes(k), x.key_heads, x.d), dense(bytes(v), x.key_heads, x.e),
-                {}, {}, {}};
+      inputs = {dense(bytes(q), x.query_heads, x.d),
+                dense(bytes(k), x.key_heads, x.d),
+                dense(bytes(v), x.key_heads, x.e),
+                {},
+                {},
+                {}};
       gates = std::make_unique<Array<float>>(g);
       beta = std::make_unique<Array<float>>(b);
       if (!g.empty()) inputs.log_gates = cuda::dense(gates->data(), cuda::Element::f32, tokens, x.gate_heads, 1);
@@ -274,8 +279,8 @@ void serve(const std::string& what, cuda::Problem p, Gates gates, std::optional<
     if (places.empty()) continue;
     for (const Place& place : places) {
       const std::int64_t from = next[place.request], most = std::min(step, length - from);
-      events.push_back({place.slot < 0 ? 0 : from, one_of(2) == 0 ? std::min<std::int64_t>(most, one_of(step) + 1) : most,
-                        false});
+      events.push_back(
+          {place.slot < 0 ? 0 : from, one_of(2) == 0 ? std::min<std::int64_t>(most, one_of(step) + 1) : most, false});
     }
     server.advance(places, events);
     for (std::size_t n = 0; n < places.size(); ++n) {
@@ -329,8 +334,9 @@ void faults_of_slots(cuda::Problem p) {
   for (int slot = 0; slot < slots; ++slot) server.advance({{slot, 0}}, {{0, step, false}});
   const std::vector<std::byte> before = server.memory();
   using enum cuda::SlotFault;
-  const auto check = [&](const char* what, const std::vector<std::int32_t>& counts, const std::vector<std::int32_t>& slot,
-                         const std::vector<cuda::SlotFault>& expected, const auto& call) {
+  const auto check = [&](const char* what, const std::vector<std::int32_t>& counts,
+                         const std::vector<std::int32_t>& slot, const std::vector<cuda::SlotFault>& expected,
+                         const auto& call) {
     server.set_counts(counts);
     const Array<std::int32_t> indices(slot);
     const Array<cuda::SlotFault> faults(slot.size());
@@ -341,9 +347,10 @@ void faults_of_slots(cuda::Problem p) {
     require(server.memory() == before, "%s: a slot has changed", what);
   };
   const auto drop = [&](const std::vector<std::int32_t>& tokens) {
-    return [&server, on_device = std::make_shared<Array<std::int32_t>>(tokens)](const auto& batch, const auto& slots_of) {
-      return cuda::drop(batch, server.tail(), slots_of, on_device->data(), nullptr);
-    };
+    return
+        [&server, on_device = std::make_shared<Array<std::int32_t>>(tokens)](const auto& batch, const auto& slots_of) {
+          return cuda::drop(batch, server.tail(), slots_of, on_device->data(), nullptr);
+        };
   };
   check("a drop of too many, of fewer than none, beyond the slots, of none that is there", {2, 1, 65},
         {0, 1, 3, 2, -1, 1 << 30}, {tokens, tokens, slot, tokens, none, slot}, drop({3, -1, 1, 1, 1, 1}));
@@ -359,12 +366,15 @@ void faults_of_slots(cuda::Problem p) {
     std::size_t bytes = 0;
     done(cuda::decode_workspace(q, tail, slots_of, bytes));
     const Array<std::byte> workspace(bytes);
-    const cuda::Inputs all{of(q.query_heads, q.d), of(q.key_heads, q.d), of(q.key_heads, q.e),
-                           cuda::dense(gates.data(), cuda::Element::f32, step, q.gate_heads, 1), {}, {}};
-    const cuda::Status status =
-        cuda::decode(q, server.state(), tail, slots_of, all,
-                     {cuda::dense(rows.data(), q.element, step, q.query_heads, q.e), {}, {}}, workspace.data(), bytes,
-                     nullptr);
+    const cuda::Inputs all{of(q.query_heads, q.d),
+                           of(q.key_heads, q.d),
+                           of(q.key_heads, q.e),
+                           cuda::dense(gates.data(), cuda::Element::f32, step, q.gate_heads, 1),
+                           {},
+                           {}};
+    const cuda::Status status = cuda::decode(q, server.state(), tail, slots_of, all,
+                                             {cuda::dense(rows.data(), q.element, step, q.query_heads, q.e), {}, {}},
+                                             workspace.data(), bytes, nullptr);
     const std::vector<std::byte> written = rows.values();
     require(std::all_of(written.begin(), written.end(), [](std::byte x_) { return x_ == std::byte{0xff}; }),
             "a row of a sequence with a fault was written");
@@ -409,8 +419,8 @@ void slots_in_order(cuda::Problem p) {
   const Array<std::byte> workspace(std::max(bytes, fold_bytes));
   for (std::int64_t t = 0; t < length; ++t) {
     if (tail.tail.count == 64) done(cuda::fold(p, own.state, tail.tail, workspace.data(), workspace.size(), nullptr));
-    done(cuda::decode(p, own.state, tail.tail, arrays.inputs(t), arrays.outputs(t), workspace.data(),
-                      workspace.size(), nullptr));
+    done(cuda::decode(p, own.state, tail.tail, arrays.inputs(t), arrays.outputs(t), workspace.data(), workspace.size(),
+                      nullptr));
   }
   const std::vector<std::uint32_t> rows = arrays.row_bits();
   std::vector<std::uint32_t> in_slots;
