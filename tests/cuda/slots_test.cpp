@@ -224,6 +224,7 @@ TEST_CASE("slots without any one of their predicates or indices are found out", 
     return report.clean() && x.wrong() == -1 ? x.results() : "";
   };
   reserve({});
+  REQUIRE(host::mutations(clean).size() == 15);
   REQUIRE(survivors(clean, reserve) == "");
   const auto copy = [&](const host::Mutation& mutation) -> std::string {
     Copied x({2, -1, 0, 3, 0}, {0, 3, -1, 1, 2}, {5, 0, 62, 0});
@@ -232,5 +233,6 @@ TEST_CASE("slots without any one of their predicates or indices are found out", 
     return report.clean() && x.wrong().empty() ? "right" : "";
   };
   copy({});
+  REQUIRE(host::mutations(clean).size() == 14);
   REQUIRE(survivors(clean, copy) == "");
 }

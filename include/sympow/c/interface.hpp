@@ -82,7 +82,10 @@ sympow_status sympow_decode_slots(const sympow_attention* attention, const sympo
     check_handle(attention, "attention");
     check_pointer(slots, "slots");
     check_on_device(states, "sympow_decode of all of them, or sympow_states_assign before and after it");
-    if constexpr (has_cuda) decode_on_device(attention->settings, inputs, states, slots, rows, workspace, stream);
+    if constexpr (has_cuda) {
+      if (!are_on_device(inputs)) raise<InvalidArgument>("inputs->queries is on a CPU, must be where the states are");
+      decode_on_device(attention->settings, inputs, states, slots, rows, workspace, stream);
+    }
   });
 }
 

@@ -72,9 +72,9 @@ class Server {
     const Array<std::byte> workspace(bytes);
     done(cuda::decode(p, state_.state, tail_.tail, call.slots, call.inputs, call.outputs(), workspace.data(), bytes,
                       nullptr));
-    require(call.faults.values() == std::vector(places.size(), cuda::SlotFault::none), "a sequence has a fault");
+    call.require_no_fault("decoding");
     done(cuda::drop(p, tail_.tail, call.slots, dropped_on_device.data(), nullptr));
-    require(call.faults.values() == std::vector(places.size(), cuda::SlotFault::none), "a drop has a fault");
+    call.require_no_fault("a drop");
     keep(call, places, events);
   }
 
@@ -174,6 +174,9 @@ class Server {
     cuda::ConstView dense(const std::vector<std::byte>& all, std::int64_t heads, int channels) {
       memory.emplace_back(all);
       return cuda::dense(memory.back().data(), x.format.element, tokens, heads, channels);
+    }
+    void require_no_fault(const char* what) const {
+      require(faults.values() == std::vector(faults.size(), cuda::SlotFault::none), "%s has a fault", what);
     }
     [[nodiscard]] cuda::Outputs outputs() const {
       return {cuda::dense(rows.data(), x.format.element, tokens, x.query_heads, x.e), {}, {}};
