@@ -115,14 +115,9 @@ bool StatesOnDevice::has_tail_like(const cuda::Problem& problem) const {
 bool StatesOnDevice::must_fold(const cuda::Problem& problem) const { return has_tail() && !has_tail_like(problem); }
 
 void StatesOnDevice::clear(cuda::Stream stream) {
-  check(cuda::clear(sizes_, state_, stream));
-  empty_tails(stream);
+  cuda::Tail tail = tail_;
+  check(cuda::copy_slots(sizes_, state_, {}, {}, state_, tail, {sizes_.batch}, stream));
   is_empty_ = false;
-}
-
-void StatesOnDevice::empty_tails(cuda::Stream stream) {
-  check_runtime(
-      cudaMemsetAsync(tail_.counts, 0, static_cast<std::size_t>(sizes_.batch) * sizeof(std::int32_t), stream));
 }
 
 void StatesOnDevice::fold(const DeviceMemory& workspace, cuda::Stream stream) {
@@ -164,8 +159,8 @@ void StatesOnDevice::copy(const cuda::Slots& slots, const StatesOnDevice& from, 
 }
 
 void StatesOnDevice::write(const std::byte* from, const std::vector<Index>& tokens, cuda::Stream stream) {
+  clear(stream);  // the tails
   check_runtime(cudaMemcpyAsync(memory_->data, from, state_bytes_, cudaMemcpyHostToDevice, stream));
-  empty_tails(stream);
   check_runtime(cudaStreamSynchronize(stream));
   clear();
   is_empty_ = false;
@@ -178,8 +173,8 @@ void StatesOnDevice::read(std::byte* to, cuda::Stream stream) const {
 }
 
 void StatesOnDevice::set(const cuda::StateArrays& arrays, cuda::Stream stream) {
+  clear(stream);  // the tails
   check(cuda::state_of_arrays(sizes_, arrays, state_, stream));
-  empty_tails(stream);
   clear();
   is_empty_ = false;
 }

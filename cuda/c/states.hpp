@@ -80,7 +80,6 @@ class StatesOnDevice final : public DeviceStates {
 
  private:
   void begin_tail(const cuda::Problem& problem, cuda::Stream stream);
-  void empty_tails(cuda::Stream stream);
   [[nodiscard]] bool has_tail_like(const cuda::Problem& problem) const;
 
   cuda::Problem sizes_;          // with gates and rates: all that a call may have

@@ -35,11 +35,11 @@ struct CopySlots {
 
   /// The slots of one side.
   struct Side {
-    Global<const std::int32_t> indices;  ///< null: pair i has slot i
+    Global<const std::int32_t> indices;  ///< null: pair i has slot i, or none if there are no slots
     int slots;
 
     [[nodiscard]] SYMPOW_DEVICE int operator[](int i) const {
-      return indices.data ? block::uniform(block::load_one(indices, Lanes<std::int64_t>(i))) : i;
+      return indices.data ? block::uniform(block::load_one(indices, Lanes<std::int64_t>(i))) : slots > 0 ? i : -1;
     }
   };
 

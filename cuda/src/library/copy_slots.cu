@@ -49,7 +49,8 @@ Status check_tails(const Problem& problem, const Tail& from, const Slots& from_s
     const Slots& slots;
   } sides[] = {{"copied", from, from_slots}, {"copied to", to, to_slots}};
   for (const auto& [name, tail, slots] : sides) {
-    if (!slots.indices && problem.batch > slots.count)
+    const bool is_none = &tail == &from && slots.count == 0;  // all become empty
+    if (!slots.indices && problem.batch > slots.count && !is_none)
       return refuse(Code::bad_argument, "slots %s: there are %lld and must be %lld, or indices", name,
                     static_cast<long long>(slots.count), static_cast<long long>(problem.batch));
     if (slots.count < 0 || slots.count > 0x7fffffff)

@@ -37,8 +37,9 @@ class Server {
         slots_(slots),
         state_(of_batch(slots)),
         tail_(of_batch(slots), 64),
-        counts_(std::vector<std::int32_t>(static_cast<std::size_t>(slots))) {
+        counts_(static_cast<std::size_t>(slots)) {
     tail_.tail.counts = counts_.data();
+    done(cuda::copy_slots(of_batch(slots), state_.state, {}, {}, state_.state, tail_.tail, {slots}, nullptr));
     for (auto& of : rows) of.resize(static_cast<std::size_t>(tokens.tokens * tokens.query_heads * tokens.e));
   }
 
@@ -406,7 +407,6 @@ void slots_in_order(cuda::Problem p) {
   if (!can_run("slots in order", p)) return;
   const Tokens x(p, Gates::slow, 9);
   Server server(p, x, x, 1, p.batch);
-  for (int slot = 0; slot < 3; ++slot) server.begin({slot, 0}, 0);
   for (std::int64_t t = 0; t < length; ++t) {
     const Event event{t, 1, false};
     server.advance({{0, 2}, {2, 0}, {1, 1}}, {event, event, event});

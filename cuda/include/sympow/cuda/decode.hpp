@@ -88,7 +88,7 @@ Status drop(const Problem& problem, const Tail& tail, const Slots& slots, const 
             Stream stream) noexcept;
 
 /// Copies `problem.batch` slots: slot to_slots.indices[b] becomes, to the bit, what slot from_slots.indices[b] is. If the
-/// latter is negative, it becomes empty; if the former is, nothing is done. Both sides may be the same arrays, but no
+/// latter is negative, or from_slots.count is 0, it becomes empty; if the former is, nothing is done. Both sides may be the same arrays, but no
 /// slot is written twice, or read by one pair and written by another. `from_tail` without keys: all tails of `from` are
 /// empty. `to_tail` without keys: only states are copied. For beams, prefixes that are kept, prefilled states on their
 /// way to a slot, and slots that begin anew. Cost: states and tokens of tails read and written once.
