@@ -70,7 +70,7 @@ void same_decoding(const std::string& what, const Sizes& sizes, bool is_cleared)
   require_same(what, x.rows, x.expected);
 }
 
-/// Two sequences in slots of four: steps of which drafts are dropped, a fork on the way, and an index that is wrong. The
+/// Two sequences in slots of four: steps of which drafts are dropped, a fork on the way, and a wrong index. The
 /// bits are those of sympow::cuda in one slot each, without the fork.
 void same_slots(const std::string& what, const Sizes& sizes) {
   constexpr std::int64_t N = 4, step = 5;

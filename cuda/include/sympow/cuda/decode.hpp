@@ -15,8 +15,8 @@ struct Tail {
   void* values = nullptr;  ///< [N, Hk, capacity, e]
   float* log_gates = nullptr;  ///< [N, Hs, capacity]; null where there are no gates
   int capacity = 0;            ///< tokens, 64 or 128
-  /// Tokens in use, of all slots alike. With `counts` an upper bound of them, which decides only whether `decode` has to
-  /// look for full tails. Calls keep it up; a program that knows a lower bound may set it.
+  /// Tokens in use, the same of all slots. With `counts` it is an upper bound of them: if it leaves room for the new
+  /// tokens, `decode` does not look for full tails. Calls raise it; a program that knows a lower bound may set it.
   int count = 0;
   double* paths = nullptr;  ///< [N, Hk, capacity], of rotary: sums of β since the last fold, each token's included
   /// [N] on the device, in memory of the program: tokens in use of each slot, 0 of an empty tail. Calls read and write
@@ -31,7 +31,7 @@ enum class SlotFault : std::int32_t {
   tokens  ///< the count of its tail is not between 0 and the capacity, or more tokens are dropped than are there
 };
 
-/// Which slot each sequence of a call has. So sequences come, go and change places between calls, and a row has the same
+/// Which slot each sequence of a call has. So sequences come, go and change places between calls. A row has the same
 /// bits whatever else is in the call. Two sequences of a call must not have the same slot: see `check_slots`.
 struct Slots {
   std::int64_t count = 0;  ///< N, of the states and the tail; below 2^31
@@ -87,11 +87,12 @@ inline Status fold(const Problem& problem, const State& state, Tail& tail, void*
 Status drop(const Problem& problem, const Tail& tail, const Slots& slots, const std::int32_t* tokens,
             Stream stream) noexcept;
 
-/// Copies `problem.batch` slots: slot to_slots.indices[b] becomes, to the bit, what slot from_slots.indices[b] is. If the
-/// latter is negative, or from_slots.count is 0, it becomes empty; if the former is, nothing is done. Both sides may be the same arrays, but no
-/// slot is written twice, or read by one pair and written by another. `from_tail` without keys: all tails of `from` are
-/// empty. `to_tail` without keys: only states are copied. For beams, prefixes that are kept, prefilled states on their
-/// way to a slot, and slots that begin anew. Cost: states and tokens of tails read and written once.
+/// Copies `problem.batch` slots, to the bit: slot to_slots.indices[b] becomes what slot from_slots.indices[b] is. It
+/// becomes empty if the latter is negative, or if from_slots.count is 0. A negative to_slots.indices[b] copies nothing.
+/// Both sides may be the same arrays, but no slot is written twice, or read by one pair and written by another.
+/// `from_tail` without keys: all tails of `from` are empty. `to_tail` without keys: only states are copied. For beams,
+/// prefixes that are kept, prefilled states on their way to a slot, and slots that begin anew. Faults go to `to_slots`.
+/// Cost: states and tokens of tails are read and written once.
 Status copy_slots(const Problem& problem, const ConstState& from, const Tail& from_tail, const Slots& from_slots,
                   const State& to, Tail& to_tail, const Slots& to_slots, Stream stream) noexcept;
 
