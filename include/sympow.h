@@ -253,8 +253,8 @@ SYMPOW_API sympow_status sympow_decode(const sympow_attention* attention, const 
                                        sympow_states* states, const sympow_tensor* rows, sympow_workspace* workspace,
                                        void* stream);
 
-/// Which of the states each sequence of a call has, on a device: for servers, where sequences come, go and change places
-/// between calls.
+/// Which of the states each sequence of a call has, on a device: for servers, where sequences come, go and change
+/// places between calls.
 typedef struct sympow_slots {
   size_t size;  ///< set by SYMPOW_SLOTS_INIT
   /// [B] of int32: sequence b of the call has the states of sequence indices[b]; if that is negative, b is inactive:
@@ -373,10 +373,10 @@ SYMPOW_API sympow_status sympow_states_assign(sympow_states* states, int64_t seq
 /// has too few has a fault and stays as it is. On a device.
 SYMPOW_API sympow_status sympow_states_drop(sympow_states* states, const sympow_tensor* tokens,
                                             const sympow_slots* slots, void* stream);
-/// States slots->indices[b] become, to the bit, what states from_slots->indices[b] of `from` are, tails too, or empty if
-/// that is negative. No states are written twice, or read by one b and written by another. For beams, prefixes that are
-/// kept, prompts on their way to a slot, and slots that begin anew. Both on a device and alike but for B; `from` may be
-/// `states`. Faults go to `slots`. Of both, indices must be given.
+/// States slots->indices[b] become, to the bit, what states from_slots->indices[b] of `from` are, tails too, or empty
+/// if that is negative. No states are written twice, or read by one b and written by another. For beams, prefixes that
+/// are kept, prompts on their way to a slot, and slots that begin anew. Both on a device and alike but for B; `from`
+/// may be `states`. Faults go to `slots`. Of both, indices must be given.
 SYMPOW_API sympow_status sympow_states_copy_slots(sympow_states* states, const sympow_slots* slots, sympow_states* from,
                                                   const sympow_slots* from_slots, void* stream);
 /// Empties them: they begin at the first token.

@@ -13,8 +13,8 @@ struct NewTokens {
   Rows<const float> log_gates;  ///< natural; null data: none
 };
 
-/// For one block of `threads`: the tokens of sequence b and a state head go to the tail in `slot`, keys and values with the first of the state
-/// heads that share them. Keys of rotary turn.
+/// For one block of `threads`: the tokens of sequence b and a state head go to the tail in `slot`, keys and values with
+/// the first of the state heads that share them. Keys of rotary turn.
 template <class T>
 SYMPOW_DEVICE void append_tail(const NewTokens<T>& from, const TailArrays<T>& to, const Rotary& rotary,
                                const Heads& heads, int b, const TailSlot& slot, int state_head, int tokens, int d,

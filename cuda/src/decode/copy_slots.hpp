@@ -17,8 +17,8 @@ struct CopySlots {
   static constexpr int each = 4;                               ///< loads of a thread
   static constexpr int most_arrays = 9;
 
-  /// [slots, groups, rows, width] of words, 16 bytes at a time if `width` is a multiple of 4. Of an empty state they are
-  /// 0, each second one `fill`.
+  /// [slots, groups, rows, width] of words, 16 bytes at a time if `width` is a multiple of 4. Of an empty state they
+  /// are 0, each second one `fill`.
   struct Words {
     Global<const std::int32_t> from;
     Global<std::int32_t> to;

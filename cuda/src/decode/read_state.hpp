@@ -14,8 +14,9 @@ namespace sympow::cuda {
 /// many rows of S: each float is loaded once, 16 bytes a lane, `depth` loads of a thread on their way.
 ///
 /// All in float: c_m φ_m(q̂) by P products, then sums in this order: rows of a thread, threads, slabs (FinishRows). A
-/// state must be readable, whatever it holds. An inactive sequence has no parts. The first block of a state head appends its new tokens to the tail.
-/// Cost: 2 n D (e + 1) floating-point operations for n queries; 4 D (e + 1) bytes of state, 4 n (e + 1) a slab.
+/// state must be readable, whatever it holds. An inactive sequence has no parts. The first block of a state head
+/// appends its new tokens to the tail. Cost: 2 n D (e + 1) floating-point operations for n queries; 4 D (e + 1) bytes
+/// of state, 4 n (e + 1) a slab.
 template <class T, int P, int d, int Q>
 struct ReadState {
   static_assert((d & (d - 1)) == 0 && (Q == 1 || Q % 4 == 0));

@@ -8,15 +8,15 @@
 namespace sympow::cuda {
 
 /// The newest tokens of every slot, as they are, keys of rotary turned: they enter the state together, when the tail is
-/// folded. So a token only reads S, and early rows are as exact as attention. A slot holds the state and the tail of one
-/// sequence; below, N is the number of slots.
+/// folded. So a token only reads S, and early rows are as exact as attention. A slot holds the state and the tail of
+/// one sequence; below, N is the number of slots.
 struct Tail {
   void* keys = nullptr;    ///< [N, Hk, capacity, d] of the problem's element; aligned to 16 bytes, as the others are
   void* values = nullptr;  ///< [N, Hk, capacity, e]
   float* log_gates = nullptr;  ///< [N, Hs, capacity]; null where there are no gates
   int capacity = 0;            ///< tokens, 64 or 128
   /// Tokens in use, the same of all slots. With `counts` it is an upper bound of them: if it leaves room for the new
-  /// tokens, `decode` does not look for full tails. Calls raise it; a program that knows a lower bound may set it.
+  /// tokens, `decode` does not look for full tails. Calls raise it; a program that knows a smaller one may set it.
   int count = 0;
   double* paths = nullptr;  ///< [N, Hk, capacity], of rotary: sums of β since the last fold, each token's included
   /// [N] on the device, in memory of the program: tokens in use of each slot, 0 of an empty tail. Calls read and write
