@@ -74,9 +74,8 @@ struct CopySlots {
         store(x.to_counts, lane() + to, tokens, lane() < (to >= 0 && slots_exist && is_count ? 1 : 0));
     }
     if (to < 0 || !slots_exist || !is_count) return;
-    SYMPOW_UNROLL
-    for (int n = 0; n < most_arrays; ++n) {
-      if (n >= x.array_count) continue;
+    SYMPOW_ROLL
+    for (int n = 0; n < x.array_count; ++n) {
       const Words& words = x.arrays[n];
       if (piece >= 0 && piece < words.blocks()) {
         if (words.width % 4 == 0)
