@@ -254,6 +254,26 @@ SYMPOW_API sympow_status sympow_decode(const sympow_attention* attention, const 
                                        sympow_states* states, const sympow_tensor* rows, sympow_workspace* workspace,
                                        void* stream);
 
+/// Which of the states each sequence of a call has, on a device: for servers, where sequences come, go and change
+/// places between calls.
+typedef struct sympow_slots {
+  size_t size;  ///< set by SYMPOW_SLOTS_INIT
+  /// [B] of int32: sequence b of the call has the states of sequence indices[b]; if that is negative, b is inactive:
+  /// nothing of it is read, its rows and states stay as they are. Those that are not negative differ. Null: 0, 1, ….
+  const sympow_tensor* indices;
+  /// [B] of int32, written: 0 of a sequence that was computed or is inactive, 1 if its index is beyond the states, 2 if
+  /// more tokens are dropped than are in its tail; it is left out. Null: not wanted.
+  const sympow_tensor* faults;
+} sympow_slots;
+#define SYMPOW_SLOTS_INIT {sizeof(sympow_slots), NULL, NULL}
+
+/// `sympow_decode` of B sequences, at most as many as there are states, each with the states that `slots` says, on a
+/// device. The counts of tails lie there: full tails fold by themselves, also in a captured graph. A row has the same
+/// bits whatever else is in the call.
+SYMPOW_API sympow_status sympow_decode_slots(const sympow_attention* attention, const sympow_inputs* inputs,
+                                             sympow_states* states, const sympow_slots* slots,
+                                             const sympow_tensor* rows, sympow_workspace* workspace, void* stream);
+
 /// What is known of the rows that `sympow_attend` gives for the same inputs and states, which stay as they are:
 /// `diagnostics` are [B, T_q, H, 3] of float64, three numbers a row, 0 where Q is padding,
 ///
@@ -328,8 +348,8 @@ typedef struct sympow_state_shape {
 /// On a device they lie in `memory`, as that of a workspace, which is theirs until they are destroyed; `after` is null.
 /// Hs = Hk, or H where gates are those of query heads. S and Z are float32; the tail has room for 64 tokens, or 128
 /// where `options.tail` is above 64; θ is the same in all calls until they are cleared. Calls that take states there
-/// are `sympow_attend` and its gradients, `decode`, `clear`, `tokens`, `move`, `of_arrays` and `to_arrays`; for others
-/// they are moved to states on a CPU and back.
+/// are `sympow_attend` and its gradients, `decode`, `decode_slots`, `drop`, `copy_slots`, `clear`, `tokens`, `move`,
+/// `of_arrays` and `to_arrays`; for others they are moved to states on a CPU and back.
 SYMPOW_API sympow_status sympow_states_create(const sympow_attention* attention, const sympow_state_shape* shape,
                                               const sympow_states* after, sympow_states** states);
 SYMPOW_API void sympow_states_destroy(sympow_states* states);
@@ -349,6 +369,17 @@ SYMPOW_API sympow_status sympow_states_copy(const sympow_states* states, sympow_
 /// what it was is lost. For beams and for slots of a server. Both on a CPU and alike but for B; `from` may be `states`.
 SYMPOW_API sympow_status sympow_states_assign(sympow_states* states, int64_t sequence, const sympow_states* from,
                                               int64_t from_sequence);
+/// The newest tokens[b], [B] of int32 on the device, of sequence b leave its tail, as if they had never been decoded:
+/// drafts that were rejected. Those of the last call are in the tail, those that were folded no more; a sequence that
+/// has too few has a fault and stays as it is. On a device.
+SYMPOW_API sympow_status sympow_states_drop(sympow_states* states, const sympow_tensor* tokens,
+                                            const sympow_slots* slots, void* stream);
+/// States slots->indices[b] become, to the bit, what states from_slots->indices[b] of `from` are, tails too, or empty
+/// if that is negative. No states are written twice, or read by one b and written by another. For beams, prefixes that
+/// are kept, prompts on their way to a slot, and slots that begin anew. Both on a device and alike but for B; `from`
+/// may be `states`. Faults go to `slots`. Of both, indices must be given.
+SYMPOW_API sympow_status sympow_states_copy_slots(sympow_states* states, const sympow_slots* slots, sympow_states* from,
+                                                  const sympow_slots* from_slots, void* stream);
 /// Empties them: they begin at the first token.
 SYMPOW_API sympow_status sympow_states_clear(sympow_states* states);
 /// Whether queries read S rounded to the upper half of its bits, of float32 to bf16, from now on [0]: a decoded token
@@ -358,7 +389,8 @@ SYMPOW_API sympow_status sympow_states_read_as_bf16(sympow_states* states, int32
 SYMPOW_API sympow_status sympow_states_merge(const sympow_states* left, const sympow_states* right,
                                              sympow_states** merged);
 
-/// The tokens that a state has seen. On a device calls with lengths are not counted, and it is refused after one.
+/// The tokens that a state has seen. On a device calls with lengths or slots are not counted, and it is refused after
+/// one.
 SYMPOW_API sympow_status sympow_states_tokens(const sympow_states* states, int64_t sequence, int64_t head,
                                               int64_t* tokens);
 /// S, [B, Hs, D, e], Z, [B, Hs, D], both of the states' type, and the angles μ, [B, Hs, d/2] of float64, or

@@ -2,7 +2,7 @@
 #include <sympow/c/handles.hpp>
 
 #include "call.hpp"
-#include "states.hpp"
+#include "slots.hpp"
 
 namespace SYMPOW_NAMESPACE::c {
 
@@ -29,7 +29,7 @@ cuda::Problem of_decoding(const DeviceCall& call) {
   if (problem.lengths != nullptr)
     detail::raise<NotBuilt>(
         "inputs->lengths is given; decoding on a CUDA device takes as many new tokens of every "
-        "sequence, and it must be null");
+        "sequence, and it must be null: sympow_states_drop takes some back");
   problem.form = Form::automatic;
   problem.chunk = 0;
   return problem;
@@ -42,6 +42,16 @@ std::size_t bytes_of_call(const cuda::Problem& problem, const F& function) {
   return bytes;
 }
 std::size_t attention_bytes(const cuda::Problem& p) { return bytes_of_call(p, cuda::attention_workspace); }
+/// Of so many slots: the more, the fewer.
+std::size_t decode_bytes(const cuda::Problem& problem, int capacity, Index slots) {
+  alignas(std::int32_t) static std::int32_t some_counts[1] = {};  // that there are counts is all that matters
+  cuda::Tail tail;
+  tail.capacity = capacity;
+  tail.counts = some_counts;
+  return bytes_of_call(problem, [&](const cuda::Problem& p, std::size_t& bytes) {
+    return cuda::decode_workspace(p, tail, {slots}, bytes);
+  });
+}
 std::size_t fold_bytes(const cuda::Problem& problem, int capacity) {
   std::size_t bytes = 0;
   check(cuda::fold_workspace(problem, capacity, bytes));
@@ -67,8 +77,9 @@ struct RowsAgain {
   [[nodiscard]] std::size_t bytes() const { return workspace + rows + factors + gradient + after; }
 };
 
-/// The states of a call. Throws `InvalidArgument`, `ShapeMismatch`, `InterruptedState`.
-StatesOnDevice& states_in(const sympow_states* given, const DeviceCall& call) {
+/// The states of a call, whose sequences they have in order or in slots. Throws `InvalidArgument`, `ShapeMismatch`,
+/// `InterruptedState`.
+StatesOnDevice& states_in(const sympow_states* given, const DeviceCall& call, bool has_slots = false) {
   check_handle(given, "states");
   if (!given->on_device)
     detail::raise<InvalidArgument>("states are on a CPU, must be where the queries are: sympow_states_move");
@@ -80,7 +91,8 @@ StatesOnDevice& states_in(const sympow_states* given, const DeviceCall& call) {
     detail::raise<InvalidArgument>("states are of power ", shape.power, " and ", name_of(shape.element),
                                    ", must be of power ", p.power, " and ", name_of(call.in.element()),
                                    ", as the attention and the queries");
-  detail::check_size("sequences of states", shape.batch, call.in.sequences(), "sequences of the queries");
+  if (!has_slots)
+    detail::check_size("sequences of states", shape.batch, call.in.sequences(), "sequences of the queries");
   detail::check_size("d of states", shape.d, call.in.queries.shape[3], "numbers of a query");
   detail::check_size("e of states", shape.e, call.in.values.shape[3], "numbers of a value");
   detail::check_size("key heads of states", shape.key_heads, call.in.key_heads(), "heads of the keys");
@@ -118,8 +130,7 @@ std::size_t device_workspace_bytes(const Settings& settings, const sympow_inputs
   const DeviceCall call(settings, inputs);
   const int capacity = capacity_of(settings);
   if (kind == SYMPOW_CALL_DECODE) {
-    const cuda::Problem problem = of_decoding(call);
-    return std::max(bytes_of_call(problem, cuda::decode_workspace), fold_bytes(problem, capacity));
+    return decode_bytes(of_decoding(call), capacity, call.problem.batch);
   }
   const cuda::Problem& problem = of_sequences(settings, call);
   if (kind == SYMPOW_CALL_ATTEND_VJP) return RowsAgain(problem).bytes();
@@ -162,30 +173,34 @@ void attend_on_device(const Settings& settings, const sympow_inputs* given, cons
 }
 
 void decode_on_device(const Settings& settings, const sympow_inputs* given, const sympow_states* given_states,
-                      const sympow_tensor* given_rows, const sympow_workspace* given_workspace, void* given_stream) {
+                      const sympow_slots* given_slots, const sympow_tensor* given_rows,
+                      const sympow_workspace* given_workspace, void* given_stream) {
   const DeviceCall call(settings, given);
   const cuda::Problem problem = of_decoding(call);
-  StatesOnDevice& states = states_in(given_states, call);
+  const bool has_slots = given_slots != nullptr;
+  StatesOnDevice& states = states_in(given_states, call, has_slots);
+  const DeviceShape& shape = states.shape();
+  const DeviceSlots slots(given_slots, "slots", call.in.sequences(), shape);
   const Array rows = rows_in(given_rows, "rows", call.in);
   const std::size_t bytes =
-      std::max({bytes_of_call(problem, cuda::decode_workspace), fold_bytes(problem, states.shape().capacity),
-                states.must_fold(problem) ? states.fold_bytes() : 0});
+      std::max(decode_bytes(problem, shape.capacity, shape.batch), states.must_fold(problem) ? states.fold_bytes() : 0);
   const DeviceMemory& workspace = workspace_in(given_workspace, bytes, call.in.place.device);
-  check_outputs({&rows, &workspace.bytes, states.memory()}, call.in);
+  check_outputs({&rows, &workspace.bytes, states.memory(), pointer_to(slots.faults)}, call.in,
+                pointer_to(slots.indices));
   const cuda::Outputs outputs{view_of(rows), {}, {}};
   const cuda::Stream stream = stream_of(given_stream);
   cuda::Tail empty = states.tail(problem);
   empty.count = 0;
   check_first(problem, [&] {
-    return cuda::decode(problem, states.state(problem), empty, call.inputs, outputs, nullptr, 0, stream);
+    return cuda::decode(problem, states.state(problem), empty, slots.slots, call.inputs, outputs, nullptr, 0, stream);
   });
 
   const CurrentDevice current(call.in.place.device.id);
   states.guarded([&] {
     if (states.is_empty()) states.clear(stream);
     if (states.must_fold(problem)) states.fold(workspace, stream);
-    states.append(problem, stream, [&](cuda::Tail& tail) {
-      check(cuda::decode(problem, states.state(problem), tail, call.inputs, outputs, workspace.bytes.data,
+    states.append(problem, has_slots, stream, [&](cuda::Tail& tail) {
+      check(cuda::decode(problem, states.state(problem), tail, slots.slots, call.inputs, outputs, workspace.bytes.data,
                          workspace.size(), stream));
     });
   });

@@ -41,6 +41,7 @@ StatesOnDevice::StatesOnDevice(const DeviceShape& shape, const DeviceMemory* mem
     : DeviceStates(shape), sizes_(sizes_of(shape)) {
   check(cuda::state_bytes(sizes_, state_bytes_));
   check(cuda::tail_bytes(sizes_, shape.capacity, tail_bytes_));
+  count_bytes_ = (static_cast<std::size_t>(sizes_.batch) * sizeof(std::int32_t) + 255) / 256 * 256;
   rate_bytes_ = static_cast<std::size_t>(sizes_.d / 2) * sizeof(double);
   if (memory == nullptr) return;
   memory_ = memory->bytes;
@@ -49,7 +50,8 @@ StatesOnDevice::StatesOnDevice(const DeviceShape& shape, const DeviceMemory* mem
     detail::raise<InvalidArgument>("shape->memory has ", memory_->span(), " bytes, must have ", bytes());
   state_ = state_in(memory_->data);
   check(cuda::tail_in(sizes_, shape.capacity, memory_->data + state_bytes_, tail_bytes_, tail_));
-  rates_ = reinterpret_cast<double*>(memory_->data + state_bytes_ + tail_bytes_);
+  tail_.counts = reinterpret_cast<std::int32_t*>(memory_->data + state_bytes_ + tail_bytes_);
+  rates_ = reinterpret_cast<double*>(memory_->data + state_bytes_ + tail_bytes_ + count_bytes_);
   tokens_.assign(static_cast<std::size_t>(shape.batch), 0);
 }
 
@@ -70,7 +72,8 @@ Index StatesOnDevice::tokens(Index sequence) const {
   check_whole();
   if (!is_counted_)
     detail::raise<InvalidArgument>(
-        "states have seen sequences whose lengths lie on the device; their tokens are known to the caller alone");
+        "states have seen sequences whose lengths or slots lie on the device; their tokens are known to the caller "
+        "alone");
   return tokens_[static_cast<std::size_t>(sequence)];
 }
 
@@ -93,19 +96,27 @@ cuda::Tail StatesOnDevice::tail(const cuda::Problem& problem) const {
   return tail;
 }
 
+cuda::Problem StatesOnDevice::sizes(Index batch) const {
+  cuda::Problem problem = sizes_;
+  problem.batch = batch;
+  return problem;
+}
+
 std::size_t StatesOnDevice::fold_bytes() const {
   std::size_t bytes = 0;
   check(cuda::fold_workspace(of_tail_, tail_.capacity, bytes));
   return bytes;
 }
 
-bool StatesOnDevice::must_fold(const cuda::Problem& problem) const {
-  const bool alike = problem.gate_heads == of_tail_.gate_heads && (problem.rates == nullptr) == !of_tail_.rates;
-  return tail_.count > 0 && (!alike || tail_.count + problem.tokens > tail_.capacity);
+bool StatesOnDevice::has_tail_like(const cuda::Problem& problem) const {
+  return problem.gate_heads == of_tail_.gate_heads && (problem.rates == nullptr) == (of_tail_.rates == nullptr);
 }
 
+bool StatesOnDevice::must_fold(const cuda::Problem& problem) const { return has_tail() && !has_tail_like(problem); }
+
 void StatesOnDevice::clear(cuda::Stream stream) {
-  check(cuda::clear(sizes_, state_, stream));
+  cuda::Tail tail = tail_;
+  check(cuda::copy_slots(sizes_, state_, {}, {}, state_, tail, {sizes_.batch}, stream));
   is_empty_ = false;
 }
 
@@ -117,6 +128,7 @@ void StatesOnDevice::fold(const DeviceMemory& workspace, cuda::Stream stream) {
 
 void StatesOnDevice::begin_tail(const cuda::Problem& problem, cuda::Stream stream) {
   of_tail_ = problem;
+  of_tail_.batch = sizes_.batch;
   if (problem.rates == nullptr) return;
   check_runtime(cudaMemcpyAsync(rates_, problem.rates, rate_bytes_, cudaMemcpyDeviceToDevice, stream));
   of_tail_.rates = rates_;
@@ -127,7 +139,27 @@ void StatesOnDevice::count(const cuda::Problem& problem) {
   for (Index& tokens : tokens_) tokens += problem.tokens;
 }
 
+void StatesOnDevice::copy(const cuda::Slots& slots, const StatesOnDevice& from, const cuda::Slots& from_slots,
+                          Index count, cuda::Stream stream) {
+  cuda::Problem problem = sizes(count);
+  cuda::Tail tail = tail_, from_tail;
+  if (from.has_tail()) {
+    if (has_tail() && !has_tail_like(from.of_tail_))
+      detail::raise<InvalidArgument>(
+          "from has tokens in tails of calls with other gates or theta than states have; fold one of them by "
+          "sympow_states_to_arrays");
+    if (!has_tail()) begin_tail(from.of_tail_, stream);
+    if (of_tail_.rates == nullptr) problem.rates = nullptr;
+    problem.gate_heads = of_tail_.gate_heads;
+    tail = this->tail(problem), from_tail = from.tail(problem);
+  }
+  check(cuda::copy_slots(problem, from.state(problem), from_tail, from_slots, state(problem), tail, slots, stream));
+  tail_.count = tail.count;
+  is_counted_ = false;
+}
+
 void StatesOnDevice::write(const std::byte* from, const std::vector<Index>& tokens, cuda::Stream stream) {
+  clear(stream);  // the tails
   check_runtime(cudaMemcpyAsync(memory_->data, from, state_bytes_, cudaMemcpyHostToDevice, stream));
   check_runtime(cudaStreamSynchronize(stream));
   clear();
@@ -141,6 +173,7 @@ void StatesOnDevice::read(std::byte* to, cuda::Stream stream) const {
 }
 
 void StatesOnDevice::set(const cuda::StateArrays& arrays, cuda::Stream stream) {
+  clear(stream);  // the tails
   check(cuda::state_of_arrays(sizes_, arrays, state_, stream));
   clear();
   is_empty_ = false;

@@ -19,7 +19,7 @@ class StatesOnDevice final : public DeviceStates {
   /// Where `memory` is null, nowhere: what it would take.
   StatesOnDevice(const DeviceShape& shape, const DeviceMemory* memory);
 
-  [[nodiscard]] std::size_t bytes() const { return state_bytes_ + tail_bytes_ + rate_bytes_; }
+  [[nodiscard]] std::size_t bytes() const { return state_bytes_ + tail_bytes_ + count_bytes_ + rate_bytes_; }
   void clear() noexcept override;
   [[nodiscard]] Index tokens(Index sequence) const override;
   [[nodiscard]] const Array* memory() const { return pointer_to(memory_); }
@@ -27,6 +27,8 @@ class StatesOnDevice final : public DeviceStates {
   /// The arrays that a call uses: it has no angles without rates, in a tail no gates without them.
   [[nodiscard]] cuda::State state(const cuda::Problem& problem) const;
   [[nodiscard]] cuda::Tail tail(const cuda::Problem& problem) const;
+  /// What a problem of all states would be, with gates and rates; of so many of them.
+  [[nodiscard]] cuda::Problem sizes(Index batch) const;
   [[nodiscard]] bool is_empty() const { return is_empty_; }
   [[nodiscard]] bool has_tail() const { return tail_.count > 0; }
   /// Throws `InterruptedState` where a device has failed in the midst of a call.
@@ -40,16 +42,23 @@ class StatesOnDevice final : public DeviceStates {
   // On a stream. They throw `DeviceError`.
   void clear(cuda::Stream stream);
   void fold(const DeviceMemory& workspace, cuda::Stream stream);
-  /// f(tail), which appends to it.
-  void append(const cuda::Problem& problem, cuda::Stream stream, const auto& f) {
+  /// f(tail), which appends to it, to slots of it if `has_slots`. Then any tail may be full.
+  void append(const cuda::Problem& problem, bool has_slots, cuda::Stream stream, const auto& f) {
     if (tail_.count == 0) begin_tail(problem, stream);
     cuda::Tail tail = this->tail(problem);
+    if (has_slots) tail.count = tail.capacity;
     f(tail);
     tail_.count = tail.count;
+    is_counted_ = is_counted_ && !has_slots;
     count(problem);
   }
   /// All tokens of a problem have entered.
   void count(const cuda::Problem& problem);
+  /// What was counted is not what states have seen.
+  void uncount() { is_counted_ = false; }
+  /// Slots of other states, or these, become slots of these.
+  void copy(const cuda::Slots& slots, const StatesOnDevice& from, const cuda::Slots& from_slots, Index count,
+            cuda::Stream stream);
   /// f(), after which states are interrupted where the device failed.
   void guarded(const auto& f) {
     try {
@@ -71,13 +80,14 @@ class StatesOnDevice final : public DeviceStates {
 
  private:
   void begin_tail(const cuda::Problem& problem, cuda::Stream stream);
+  [[nodiscard]] bool has_tail_like(const cuda::Problem& problem) const;
 
   cuda::Problem sizes_;          // with gates and rates: all that a call may have
   cuda::Problem of_tail_ = {};   // of the tokens in the tail, rates being the copy of them
   std::optional<Array> memory_;  // null: nowhere
-  std::size_t state_bytes_ = 0, tail_bytes_ = 0, rate_bytes_ = 0;
+  std::size_t state_bytes_ = 0, tail_bytes_ = 0, count_bytes_ = 0, rate_bytes_ = 0;
   cuda::State state_ = {};
-  cuda::Tail tail_ = {};
+  cuda::Tail tail_ = {};  // with counts on the device
   double* rates_ = nullptr;
   bool is_empty_ = true, is_interrupted_ = false, is_counted_ = true;
   std::vector<Index> tokens_;

@@ -306,7 +306,7 @@ class Check:
         if not self.options.small:
             self.step('gradients 2', lambda: self.test(90, 'more_gradients', 'architectures'))
         self.step('training', lambda: self.bench(40, '--order', 'ceilings,training,attention', '--quick'))
-        self.step('rows', lambda: self.test(60, *one, 'refusals', 'rows', 'states', 'decoding', 'streams'))
+        self.step('rows', lambda: self.test(60, *one, 'refusals', 'rows', 'states', 'decoding', 'slots', 'streams'))
         self.step('sanitizers', self.sanitizers)
         self.step('counters', self.counters)
         self.step('peers', self.peers)

@@ -177,6 +177,10 @@ class _Gradients(_Sized):
                          "householder", "strengths")
 
 
+class _Slots(_Sized):
+    _fields_ = _pointers("indices", "faults")
+
+
 class _StateShape(_Sized):
     _fields_ = [("size", c_size_t), ("batch", c_int64), ("heads", c_int64), ("d", c_int64), ("e", c_int64),
                 ("device", c_int32), ("device_id", c_int32), ("code", c_uint8), ("bits", c_uint8), ("lanes", c_uint16),
@@ -755,8 +759,9 @@ class Attention:
             handle.kept(addresses)
 
     def attend_tensors(self, inputs: dict[str, Tensor | None], rows: Tensor, state: State | None = None, *,
-                       call: str = "sympow_attend", memory: Tensor | None = None, stream: int | None = None) -> None:
-        """The same on views, with nothing kept; on a device too."""
+                       call: str = "sympow_attend", memory: Tensor | None = None, stream: int | None = None,
+                       slots: dict[str, Tensor | None] | None = None) -> None:
+        """The same on views, with nothing kept; on a device too. `slots`: indices and faults of `sympow_decode_slots`."""
         arguments = self._handle.pointer, byref(_struct_of(_Inputs, inputs))
         workspace = _workspace(memory)  # which the call must not outlive
         to = byref(rows), workspace.pointer, c_void_p(stream)
@@ -764,7 +769,8 @@ class Attention:
             _check(getattr(_lib(), call)(*arguments, None, *to))
         else:
             with _locked(state=state) as [of_state]:
-                _check(getattr(_lib(), call)(*arguments, of_state, *to))
+                of_slots = () if slots is None else (byref(_struct_of(_Slots, slots)),)
+                _check(getattr(_lib(), call)(*arguments, of_state, *of_slots, *to))
 
     def diagnose_tensors(self, inputs: dict[str, Tensor | None], diagnostics: Tensor, state: State | None = None) -> None:
         """`sympow_diagnose` on views; diagnostics are [B, T, H, 3] of float64."""
@@ -948,6 +954,19 @@ class StateOnDevice(State):
         """`sympow_states_of_arrays`."""
         with _locked(state=self):
             _check(_lib().sympow_states_of_arrays(self._handle.pointer, *_references(tensors), self._stream))
+
+    def drop_tensors(self, tokens: Tensor, slots: dict[str, Tensor | None], stream: int | None) -> None:
+        """`sympow_states_drop`, with indices and faults."""
+        with _locked(state=self):
+            _check(_lib().sympow_states_drop(self._handle.pointer, byref(tokens), byref(_struct_of(_Slots, slots)),
+                                             c_void_p(stream)))
+
+    def copy_slots_tensors(self, slots: dict[str, Tensor | None], other: StateOnDevice,
+                           other_slots: dict[str, Tensor | None], stream: int | None) -> None:
+        """`sympow_states_copy_slots`, with indices and faults."""
+        with _locked(state=self, other=other) as [own, of_other]:
+            _check(_lib().sympow_states_copy_slots(own, byref(_struct_of(_Slots, slots)), of_other,
+                                                   byref(_struct_of(_Slots, other_slots)), c_void_p(stream)))
 
 
 def _state_heads(shapes: Mapping[str, Sequence[int]]) -> int:

@@ -56,7 +56,7 @@ struct DecodeRotary {
     if (!how) return {};
     const cuda::Rows<double> of_tail{paths, key * capacity(), 1, capacity()};
     cuda::Paths::Args args{
-        {beta, tokens * key, key, 1}, of_tail, {{}, {}, batch, tokens, 64, 0}, tail, key, d / 2, rates, {}, {}, {}};
+        {beta, tokens * key, key, 1}, of_tail, {{}, {}, batch, tokens, 64, 0}, {tail}, key, d / 2, rates, {}, {}, {}};
     if (!how->beta) args.beta.data = {};
     return cuda::block::host::launch<cuda::Paths>({batch, key, 1}, args, options);
   }

@@ -212,8 +212,14 @@ struct Forward {
     if (x.how.rotary)
       report = launch<Paths>(Paths::blocks(batch.size(), heads().key),
                              {x.how.rotary->beta ? x.beta.template rows<const float>(from) : Rows<const float>{},
-                              dense<double>(paths, 1), batch.sequences(), 0, heads().key, d / 2, x.rates,
-                              initial ? Global<const double>(initial->turns) : Global<const double>{}, begin,
+                              dense<double>(paths, 1),
+                              batch.sequences(),
+                              {},
+                              heads().key,
+                              d / 2,
+                              x.rates,
+                              initial ? Global<const double>(initial->turns) : Global<const double>{},
+                              begin,
                               final ? Global<double>(final->turns) : Global<double>{}},
                              options);
     join(report, launch<Weights<T>>(Weights<T>::blocks(batch.sequences(), heads()),

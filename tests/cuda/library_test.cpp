@@ -10,7 +10,9 @@
 #include "library/attend.cu"
 #include "library/attend_vjp.cu"
 #include "library/checks.cpp"
+#include "library/copy_slots.cu"
 #include "library/decode.cu"
+#include "library/fold.cu"
 #include "library/plan.cu"
 #include "library/state.cpp"
 #include "library/state_arrays.cu"
@@ -301,6 +303,48 @@ TEST_CASE("decoding launches a reader of states for one query or eight, then the
   REQUIRE(!decode_after(63, 4));
   call.problem.tokens = 2;
   REQUIRE(!decode_after(62, 2));
+}
+
+TEST_CASE("slots are reserved first, and folded only if the bound of their counts asks for it", "[cuda]") {
+  Call call;
+  call.problem.tokens = 2;
+  State state = call.outputs.final_state;
+  call.outputs.final_state = {};
+  const Slots slots{2000, address<std::int32_t>(112), nullptr};
+  Tail tail{address(16), address(32), address<float>(48), 64, 0, nullptr, address<std::int32_t>(160)};
+  const auto launches_after = [&](int count) {
+    tail.count = count;
+    std::size_t bytes = 0;
+    REQUIRE(decode_workspace(call.problem, tail, slots, bytes).ok());
+    launched.clear();
+    const Status status =
+        decode(call.problem, state, tail, slots, call.inputs, call.outputs, call.workspace, bytes, nullptr);
+    INFO(status.text());
+    REQUIRE(status.ok());
+    REQUIRE(launched[0].kernel == typeid(ReserveTails));
+    REQUIRE(launched.back().kernel == typeid(FinishRows<bf16, 64>));
+    return launched.size();
+  };
+  REQUIRE(launches_after(0) == 3);
+  REQUIRE(tail.count == 2);
+  REQUIRE(launches_after(62) == 3);
+  REQUIRE(tail.count == 64);
+  REQUIRE(launches_after(63) == 7);
+  REQUIRE(tail.count == 64);
+  REQUIRE(launched[4].kernel == typeid(Scan<bf16>));
+  // Parts of rows depend on the number of slots, not on that of sequences.
+  const auto parts_of = [&](std::int64_t batch) {
+    call.problem.batch = batch;
+    launches_after(0);
+    return launched[1].blocks.x;
+  };
+  REQUIRE(parts_of(1) == parts_of(600));
+  std::size_t bytes = 0;
+  REQUIRE(fold_workspace(call.problem, 64, bytes).ok());
+  launched.clear();
+  REQUIRE(fold(call.problem, state, tail, slots, call.workspace, bytes, nullptr).ok());
+  REQUIRE(launched.size() == 5);
+  REQUIRE(tail.count > 0);  // of other slots
 }
 
 TEST_CASE("with rotary paths come first", "[cuda]") {

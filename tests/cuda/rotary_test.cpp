@@ -123,7 +123,7 @@ struct PathsProblem {
     Paths::Args args{rows(Global<const float>(beta), batch.longest, 2),
                      rows(Global<double>(paths), batch.longest + first, 1),
                      batch.sequences(),
-                     first,
+                     {first},
                      heads,
                      pairs,
                      rates,

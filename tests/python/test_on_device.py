@@ -165,6 +165,45 @@ class OnDevice(unittest.TestCase):
                         rows.append(sympow.torch.decode(*tokens, state, log_gates=gates))
             self.within_rule(dtype, torch.cat(rows, 1), batch)
 
+    def test_slots(self):
+        """Sequences in slots, drafts dropped, a fork and an empty slot: the bits of a state in order."""
+        batch = Batch(torch.bfloat16)
+        device = batch.dy.device
+        q, k, v = (x.detach() for x in batch.inputs)
+        gates = batch.gates.detach().float()
+        options = dict(power=P, pairing="interleaved")
+        integers = lambda *x: torch.tensor(x, dtype=torch.int32, device=device)
+        with on_gpu(), torch.no_grad():
+            pool_of = lambda n: sympow.torch.state_of(None, *(x.new_zeros(n, *x.shape[1:]) for x in (q, k, v)), **options)
+            pool, other = pool_of(4), pool_of(4)
+            faults = integers(9, 9)
+
+            def step(state, slots, t, count, **given):
+                part = slice(t, t + count)
+                return sympow.torch.decode(q[:, part], k[:, part], v[:, part], state, log_gates=gates[:, part],
+                                           slots=slots, **given)
+
+            for t in range(0, 12, 3):  # of three tokens one is rejected, and comes again
+                rows = step(pool, integers(3, 1), t, 3, faults=faults)
+                self.assertEqual(faults.tolist(), [0, 0])
+                sympow.torch.drop(pool, integers(1, 1), slots=integers(3, 1), faults=faults)
+                self.assertEqual(faults.tolist(), [0, 0])
+                rows = step(pool, integers(3, 1), t + 2, 1)
+                wanted = step(other, integers(0, 1), t, 2)
+                wanted = step(other, integers(0, 1), t + 2, 1)
+                self.assertTrue(torch.equal(rows, wanted))
+            sympow.torch.copy_slots(pool, integers(0, 2), pool, integers(3, -1))
+            forked = step(pool, integers(0, 1), 12, 1)
+            self.assertTrue(torch.equal(forked, step(other, integers(0, 1), 12, 1)))
+            empty = step(pool, integers(2, -1), 0, 1)[0]
+            self.assertTrue(torch.equal(empty, step(other, integers(3, -1), 0, 1)[0]))
+            step(pool, integers(4, -1), 0, 1, faults=faults)
+            self.assertEqual(faults.tolist(), [1, 0])
+            sympow.torch.drop(pool, integers(64, 64), slots=integers(1, -1), faults=faults)
+            self.assertEqual(faults.tolist(), [2, 0])
+            with self.assertRaises(sympow.ShapeMismatch):
+                step(pool, integers(1), 0, 1)
+
     def test_gradients_in_a_state(self):
         """Those in S and Z are those of the definition, in double on a CPU."""
         batch = Batch(torch.float16)

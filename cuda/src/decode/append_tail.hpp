@@ -13,21 +13,21 @@ struct NewTokens {
   Rows<const float> log_gates;  ///< natural; null data: none
 };
 
-/// For one block of `threads`: the tokens of a state head go to the tail, keys and values with the first of the state
-/// heads that share them. Keys of rotary turn.
+/// For one block of `threads`: the tokens of sequence b and a state head go to the tail in `slot`, keys and values with
+/// the first of the state heads that share them. Keys of rotary turn.
 template <class T>
 SYMPOW_DEVICE void append_tail(const NewTokens<T>& from, const TailArrays<T>& to, const Rotary& rotary,
-                               const Heads& heads, int b, int state_head, int tokens, int d, int e, Lanes<int> thread,
-                               int threads) {
+                               const Heads& heads, int b, const TailSlot& slot, int state_head, int tokens, int d,
+                               int e, Lanes<int> thread, int threads) {
   using namespace block;
   const auto rows = [&](const auto& fresh, const auto& tail, int key_head, int width, bool turns) {
-    const std::int64_t first = (std::int64_t{b} * heads.key + key_head) * to.capacity + to.count;
+    const std::int64_t first = (std::int64_t{slot.index} * heads.key + key_head) * to.capacity + slot.count;
     SYMPOW_ROLL
     for (int n = 0; n < tokens * (width / 8); n += threads) {
       const Lanes<int> t = (thread + n) / (width / 8), c = (thread + n) % (width / 8) * 8;
       Lanes<Pair<T>> octet[4] = {Pair<T>{}, Pair<T>{}, Pair<T>{}, Pair<T>{}};
       load(octet, fresh.data, fresh.at(b, Lanes<std::int64_t>(t), key_head) + c, t < tokens);
-      if (turns) rotary.turn(octet, d, c / 8, d / 16, b, t + to.count, key_head, t < tokens);
+      if (turns) rotary.turn(octet, d, c / 8, d / 16, slot.index, t + slot.count, key_head, t < tokens);
       store(tail, (t + first) * width + c, octet, t < tokens);
     }
   };
@@ -42,7 +42,8 @@ SYMPOW_DEVICE void append_tail(const NewTokens<T>& from, const TailArrays<T>& to
     const Lanes<int> t = thread + n;
     Lanes<float> gate[1];
     load(gate, from.log_gates.data, from.log_gates.at(b, Lanes<std::int64_t>(t), state_head), t < tokens);
-    store(to.log_gates, t + ((std::int64_t{b} * heads.state + state_head) * to.capacity + to.count), gate, t < tokens);
+    store(to.log_gates, t + ((std::int64_t{slot.index} * heads.state + state_head) * to.capacity + slot.count), gate,
+          t < tokens);
   }
 }
 

@@ -8,20 +8,23 @@
 //
 // ReadState sums the first term over slabs of monomials and appends the new tokens to the tail; FinishRows adds slabs
 // and tokens, and divides. A tail without room for the new tokens is folded before, by the kernels of chunks.
+// ReserveTails chooses those, where the counts of tails are on the device.
 #pragma once
 
 #include "../layout/blocks.hpp"
 #include "../layout/chunks.hpp"
+#include "../layout/tail_slots.hpp"
 
 namespace sympow::cuda {
 
-/// The tokens since the last fold, as many in each sequence: token t of [B, key heads, capacity, d], [.., e], and
-/// [B, state heads, capacity], t < count; keys of rotary are turned. What lies beyond is not looked at.
+/// The tokens since the last fold: token t of [slots, key heads, capacity, d], [.., e], and
+/// [slots, state heads, capacity], t < the slot's count; keys of rotary are turned. What lies beyond is not looked at.
 template <class T>
 struct TailArrays {
   Global<T> keys, values;
   Global<float> log_gates;  ///< natural; null if tokens have none
-  int capacity, count;
+  int capacity;
+  TailSlots slots;
 };
 
 /// What rows read from slabs of states. Row r = (b state heads + h) n + i is query i of the n = group · tokens that

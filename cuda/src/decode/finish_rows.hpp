@@ -22,7 +22,7 @@ namespace sympow::cuda {
 /// Means are num / den, sums scale^P 2^{P y + r} num. A mean is degenerate where den ≤ noise · A, A = f ‖q̂‖^P times
 /// the mass of the state (P odd: |den|, and Σ_j |w_j| more in A): it is 0, its condition +∞. Other conditions are
 /// Σ_j b_ij (‖q‖ ‖k_j‖)^P / |Σ_j s_ij|. A gate of 0 hides the state and all older tokens, whatever they hold; what a
-/// row sees and is not finite shows.
+/// row sees and is not finite shows. Rows of an inactive sequence are not written.
 ///
 /// Cost: 2 n (d + e) floating-point operations for n tokens; 2 n (d + e) bytes of them, 4 (e + 1) a slab.
 template <class T, int d>
@@ -37,7 +37,7 @@ struct FinishRows {
 
   struct Args {
     Rows<const T> queries;
-    TailArrays<T> tail;  ///< with the new tokens, which `count` leaves out
+    TailArrays<T> tail;  ///< with the new tokens, which counts leave out
     States states;
     StateParts parts;
     Rows<T> y;
@@ -56,11 +56,14 @@ struct FinishRows {
   SYMPOW_DEVICE static void run(const Args& x) {
     using namespace block;
     const int w = warp(), i = block_index(0), head = block_index(1), b = block_index(2);
+    const TailSlot slot = x.tail.slots[b];
+    if (!slot.is_active()) return;
     const int state_head = x.heads.state_of_query(head), key_head = x.heads.key_of_state(state_head);
-    const int group = x.heads.query / x.heads.state, tokens = x.tail.count + i + 1;
-    const std::int64_t state = std::int64_t{b} * x.heads.state + state_head;
-    const std::int64_t row = (state * group + head % group) * x.tokens + i;
-    const std::int64_t newest_key = (std::int64_t{b} * x.heads.key + key_head) * x.tail.capacity + (tokens - 1);
+    const int group = x.heads.query / x.heads.state, tokens = slot.count + i + 1;
+    const std::int64_t state = std::int64_t{slot.index} * x.heads.state + state_head;
+    const std::int64_t row = ((std::int64_t{b} * x.heads.state + state_head) * group + head % group) * x.tokens + i;
+    const std::int64_t newest_key =
+        (std::int64_t{slot.index} * x.heads.key + key_head) * x.tail.capacity + (tokens - 1);
     const std::int64_t newest_gate = state * x.tail.capacity + (tokens - 1);
     const Lanes<int> thread = lane() + w * 32;
 
@@ -97,7 +100,7 @@ struct FinishRows {
     Lanes<float> query[8];
     unpack(query, query_octet);
     if (x.rotary.rates.data)
-      x.rotary.turn(query, d, thread % key_lanes, d / 16, b, std::int64_t{tokens - 1}, key_head, true);
+      x.rotary.turn(query, d, thread % key_lanes, d / 16, slot.index, std::int64_t{tokens - 1}, key_head, true);
     const Lanes<int> query_exponent = normalise(query, key_lanes);
     const Lanes<float> query_length = sum_over(dot(query, query), key_lanes);
     RowState of_row;

@@ -14,8 +14,9 @@ namespace sympow::cuda {
 /// many rows of S: each float is loaded once, 16 bytes a lane, `depth` loads of a thread on their way.
 ///
 /// All in float: c_m φ_m(q̂) by P products, then sums in this order: rows of a thread, threads, slabs (FinishRows). A
-/// state must be readable, whatever it holds. The first block of a state head appends its new tokens to the tail.
-/// Cost: 2 n D (e + 1) floating-point operations for n queries; 4 D (e + 1) bytes of state, 4 n (e + 1) a slab.
+/// state must be readable, whatever it holds. An inactive sequence has no parts. The first block of a state head
+/// appends its new tokens to the tail. Cost: 2 n D (e + 1) floating-point operations for n queries; 4 D (e + 1) bytes
+/// of state, 4 n (e + 1) a slab.
 template <class T, int P, int d, int Q>
 struct ReadState {
   static_assert((d & (d - 1)) == 0 && (Q == 1 || Q % 4 == 0));
@@ -54,10 +55,12 @@ struct ReadState {
   SYMPOW_DEVICE static void run(const Args& x) {
     using namespace block;
     const int w = warp(), head = block_index(1), b = block_index(2);
+    const TailSlot place = x.tail.slots[b];
+    if (!place.is_active()) return;
     const int group = x.heads.query / x.heads.state, queries = group * x.tokens, query_blocks = (queries + Q - 1) / Q;
     const int first_query = block_index(0) % query_blocks * Q, slab = block_index(0) / query_blocks;
     const int first = slab * x.rows, count = D - first < x.rows ? D - first : x.rows;
-    const std::int64_t state = std::int64_t{b} * x.heads.state + head;
+    const std::int64_t state = std::int64_t{place.index} * x.heads.state + head;
     const Lanes<int> thread = lane() + w * 32;
 
     Arena arena;
@@ -82,7 +85,7 @@ struct ReadState {
       load(z[turn], x.states.normaliser, m + (state * D + first), m < count);
     }
     ring.start(bring);
-    of_block.store_normalised(x, w, b, head, first_query, query);
+    of_block.store_normalised(x, w, place, head, first_query, query);
     barrier();
 
     Lanes<float> normaliser[std::size_t{Q}];
@@ -144,7 +147,8 @@ struct ReadState {
     SYMPOW_UNROLL
     for (int i = 0; i < Q; ++i) store(sums, thread * 4 + i * of_query, sum[i]);
     barrier();
-    const std::int64_t part = (state * queries + first_query) * slabs(x.rows) + slab;  // of the first query
+    const std::int64_t first_row = (std::int64_t{b} * x.heads.state + head) * queries + first_query;
+    const std::int64_t part = first_row * slabs(x.rows) + slab;  // of the first query
     const int left = queries - first_query < Q ? queries - first_query : Q;
     SYMPOW_ROLL
     for (int from = 0; from < left * x.e; from += threads) {
@@ -165,7 +169,7 @@ struct ReadState {
       store(x.parts.normaliser, lane() * std::int64_t{slabs(x.rows)} + part, result, lane() < left);
     }
     if (block_index(0) == 0)
-      append_tail(x.fresh, x.tail, x.rotary, x.heads, b, head, x.tokens, d, x.e, thread, threads);
+      append_tail(x.fresh, x.tail, x.rotary, x.heads, b, place, head, x.tokens, d, x.e, thread, threads);
   }
 
  private:
@@ -188,7 +192,7 @@ struct ReadState {
              lane() < (there ? d / channels : 0));
       }
     }
-    SYMPOW_DEVICE void store_normalised(const Args& x, int w, int b, int head, int first,
+    SYMPOW_DEVICE void store_normalised(const Args& x, int w, const TailSlot& slot, int head, int first,
                                         block::Shared<float> to) const {
       using namespace block;
       SYMPOW_UNROLL
@@ -197,8 +201,8 @@ struct ReadState {
         Lanes<float> row[std::size_t{channels}];
         unpack(row, pairs[n]);
         if (x.rotary.rates.data)
-          x.rotary.turn(row, d, lane(), d / (2 * channels), b,
-                        std::int64_t{x.tail.count + (first + n * warps + w) % x.tokens}, x.heads.key_of_state(head),
+          x.rotary.turn(row, d, lane(), d / (2 * channels), slot.index,
+                        std::int64_t{slot.count + (first + n * warps + w) % x.tokens}, x.heads.key_of_state(head),
                         lane() < d / channels);
         normalise(row, 32);
         store(to, lane() * channels + (n * warps + w) * d, row, lane() < d / channels);

@@ -36,9 +36,16 @@ struct Sequences {
   Global<const std::int64_t> offsets;  ///< B + 1 of packed sequences, in tokens; null: padded ones
   Global<const std::int32_t> lengths;  ///< B of padded sequences; null: all are `longest`
   int batch, longest, chunk, slots;    ///< none is longer than `longest`, packed or padded
+  /// B of padded sequences: where the rows of tails and the states of each lie; negative: it is left out. Null: at b.
+  Global<const std::int32_t> places = {};
 
   /// Of one sequence.
   SYMPOW_HOST_DEVICE int most_chunks() const { return (longest + chunk - 1) / chunk; }
+
+  /// Only the kernels of `fold` ask: Weights, Levels, Update and Scan.
+  SYMPOW_DEVICE int place(int b) const {
+    return places.data ? block::uniform(block::load_one(places, Lanes<std::int64_t>(b))) : b;
+  }
 
   SYMPOW_DEVICE Sequence operator[](int b) const {
     std::int64_t first = 0, from = std::int64_t{b} * longest;

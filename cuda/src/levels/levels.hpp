@@ -34,7 +34,9 @@ struct Levels {
     using namespace block;
     const int b = block_index(0), h = block_index(1);
     const Sequence sequence = args.sequences[b];
-    const std::int64_t state = std::int64_t{b} * args.heads.state + h;
+    const int own_place = args.sequences.place(b);
+    if (own_place < 0) return;
+    const std::int64_t state = std::int64_t{own_place} * args.heads.state + h;
     const std::int64_t slot = std::int64_t{h} * args.sequences.slots + sequence.slot;
 
     Lanes<double> level[1] = {-infinity};

@@ -9,6 +9,16 @@
 
 namespace sympow::cuda::library {
 
+/// The same states, and no tokens.
+inline Problem without_tokens(Problem problem) {
+  problem.tokens = problem.total_tokens = 0;
+  problem.lengths = nullptr;
+  problem.offsets = nullptr;
+  problem.form = Form::chunked;
+  problem.chunk = 0;
+  return problem;
+}
+
 template <class T>
 Global<T> global(T* data) {
   return {data};

@@ -26,7 +26,7 @@ Status attend(const Problem& problem, const Plan& plan, const Inputs& inputs, co
   if (makes_states) SYMPOW_CUDA_TRY((allow<Update<T, P, d, products>>()));
   if (problem.rates) {
     tokens.rotary = rotary_of(problem, paths_of(problem, memory), memory.begin);
-    SYMPOW_CUDA_TRY(launch_paths(problem, tokens.sequences, 0, inputs.beta, paths_of(problem, memory),
+    SYMPOW_CUDA_TRY(launch_paths(problem, tokens.sequences, {}, inputs.beta, paths_of(problem, memory),
                                  inputs.initial_state.turns, memory.begin, outputs.final_state.turns, stream));
   }
   SYMPOW_CUDA_TRY(launch_weights(problem, grids.weights, tokens, memory, stream));

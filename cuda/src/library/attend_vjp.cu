@@ -141,7 +141,7 @@ Status attend_vjp(const Problem& problem, const Plan& plan, const Inputs& inputs
   if (problem.rates) {
     x.rotary = rotary_of(problem, paths_of(problem, memory.forward), memory.forward.begin);
     if (!is_left)
-      SYMPOW_CUDA_TRY(launch_paths(problem, x.sequences, 0, inputs.beta, paths_of(problem, memory.forward),
+      SYMPOW_CUDA_TRY(launch_paths(problem, x.sequences, {}, inputs.beta, paths_of(problem, memory.forward),
                                    inputs.initial_state.turns, memory.forward.begin, nullptr, stream));
   }
   const AngleArrays angles = memory.angles(x.rotary, has_angles, has_states);

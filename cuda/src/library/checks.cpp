@@ -284,11 +284,28 @@ Status check_capacity(int capacity) noexcept {
 Status check_tail(const Problem& p, const Tail& tail) noexcept {
   SYMPOW_CUDA_TRY(check_capacity(tail.capacity));
   SYMPOW_CUDA_TRY(check_range("the tail's count", tail.count, 0, tail.capacity));
+  SYMPOW_CUDA_TRY(check_integers("the tail's counts", tail.counts, false));
   return check_parts({{"keys", tail.keys, true},
                       {"values", tail.values, true},
                       {"log gates", tail.log_gates, p.gate_heads > 0, "gate_heads is 0"},
                       {"paths", tail.paths, p.rates != nullptr, without_rates}},
                      "tail");
+}
+
+Status check_integers(const char* name, const void* data, bool needed) noexcept {
+  if (needed && !data) return refuse(Code::bad_argument, "%s: a null pointer", name);
+  return check_alignment(name, data, alignof(std::int32_t));
+}
+
+Status check_slots(const Problem& p, const Tail& tail, const Slots& slots) noexcept {
+  SYMPOW_CUDA_TRY(check_range("batch of a decoding", p.batch, 0, most_blocks));
+  SYMPOW_CUDA_TRY(check_range("slots", slots.count, slots.indices ? 0 : p.batch, 0x7fffffff));
+  SYMPOW_CUDA_TRY(check_integers("indices of slots", slots.indices, false));
+  SYMPOW_CUDA_TRY(check_integers("faults of slots", slots.faults, false));
+  if (!tail.counts && (slots.indices || slots.faults))
+    return refuse(Code::bad_argument, "%s of slots: they are there, but the tail's counts are a null pointer",
+                  slots.indices ? "indices" : "faults");
+  return {};
 }
 
 Status check_decoding(const Problem& p) noexcept {
@@ -300,3 +317,32 @@ Status check_decoding(const Problem& p) noexcept {
 }
 
 }  // namespace sympow::cuda::library
+
+namespace sympow::cuda {
+
+Status check_slots(const Slots& slots, const std::int32_t* indices, std::int64_t batch) noexcept {
+  using namespace library;
+  SYMPOW_CUDA_TRY(check_range("slots", slots.count, 0, 0x7fffffff));
+  SYMPOW_CUDA_TRY(check_range("batch of a decoding", batch, 0, most_blocks));
+  SYMPOW_CUDA_TRY(check_integers("indices of slots", indices, batch > 0));
+  constexpr std::int64_t at_once = 1 << 16;
+  for (std::int64_t first = 0; first == 0 || first < slots.count; first += at_once) {
+    std::uint8_t taken[at_once / 8] = {};
+    for (std::int64_t b = 0; b < batch; ++b) {
+      const std::int64_t index = indices[b];
+      if (index >= slots.count)
+        return refuse(Code::bad_argument, "index %lld of slots is %lld and must be below %lld, or negative",
+                      static_cast<long long>(b), static_cast<long long>(index), static_cast<long long>(slots.count));
+      if (index < first || index >= first + at_once) continue;
+      std::uint8_t& eight = taken[(index - first) / 8];
+      const auto bit = static_cast<std::uint8_t>(1 << (index - first) % 8);
+      if (eight & bit)
+        return refuse(Code::bad_argument, "index %lld of slots is %lld, which an earlier sequence has",
+                      static_cast<long long>(b), static_cast<long long>(index));
+      eight = static_cast<std::uint8_t>(eight | bit);
+    }
+  }
+  return {};
+}
+
+}  // namespace sympow::cuda

@@ -32,6 +32,12 @@ Status check_capacity(int capacity) noexcept;
 /// Its arrays and sizes.
 Status check_tail(const Problem& problem, const Tail& tail) noexcept;
 
+/// Its slots, and whether sequences and counts fit them.
+Status check_slots(const Problem& problem, const Tail& tail, const Slots& slots) noexcept;
+
+/// An array of 32-bit integers; whether it must be there.
+Status check_integers(const char* name, const void* data, bool needed) noexcept;
+
 /// The problem of a call that decodes.
 Status check_decoding(const Problem& problem) noexcept;
 

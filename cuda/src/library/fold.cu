@@ -1,28 +1,15 @@
-// Tails into states, and empty states.
-#include <cuda_runtime.h>
-
+// fold: tails into states.
 #include <algorithm>
-#include <limits>
 
 #include "checks.hpp"
 #include "dispatch.hpp"
-#include "runtime_status.hpp"
+#include "slots.hpp"
 #include "states.hpp"
 
 namespace sympow::cuda {
 
 namespace library {
 namespace {
-
-/// The same states, and no tokens.
-Problem without_tokens(Problem problem) {
-  problem.tokens = problem.total_tokens = 0;
-  problem.lengths = nullptr;
-  problem.offsets = nullptr;
-  problem.form = Form::chunked;
-  problem.chunk = 0;
-  return problem;
-}
 
 /// As many sequences as fill a large GPU are folded at once: the workspace does not grow with the batch. What the
 /// problem says of tokens does not matter.
@@ -59,74 +46,88 @@ State state_from(const Problem& p, const State& state, std::int64_t b) {
   return {state.sums + rows * p.e, state.normaliser + rows, state.level + first, state.mass + first};
 }
 
+/// The tail's tokens as those of a call, from sequence b on; of chosen slots from slot 0 on, whose places say the rest.
+template <class T>
+Tokens<T> tokens_of_tail(const Problem& part, const Plan& plan, const Tail& tail, const State& state, std::int64_t b,
+                         const SlotArrays& chosen) {
+  const std::int64_t first = chosen.folded ? 0 : b;
+  const State its_state = state_from(part, state, first);
+  const Inputs inputs = inputs_from(part, tail, first, its_state);
+  Tokens<T> tokens = tokens_of_call<T>(part, plan, inputs, its_state);
+  if (!chosen.folded) return tokens;
+  tokens.sequences.lengths = {chosen.folded + b};
+  tokens.sequences.places = {chosen.folded_slots + b};
+  tokens.keys.sequence = inputs.keys.sequence;  // also of one sequence
+  tokens.values.sequence = inputs.values.sequence;
+  tokens.log_gates.sequence = inputs.log_gates.sequence;
+  return tokens;
+}
+
 }  // namespace
+
+Status fold_memory_bytes(const Problem& problem, int capacity, std::size_t& bytes) noexcept {
+  SYMPOW_CUDA_TRY(check_capacity(capacity));
+  SYMPOW_CUDA_TRY(check_problem(without_tokens(problem)));
+  return attention_workspace(folded_at_once(problem, capacity), bytes);
+}
+
+Status fold_tails(const Problem& problem, const State& state, const Tail& tail, const SlotArrays& chosen, void* memory,
+                  Stream stream) noexcept {
+  Problem part = folded_at_once(problem, tail.capacity);
+  Plan plan;
+  SYMPOW_CUDA_TRY(plan_attention(part, plan));
+  Pieces pieces(memory);
+  const AttentionMemory arrays(part, plan, pieces);
+  if (!chosen.folded) part.tokens = tail.count;
+  const std::int64_t at_once = part.batch;
+  for (std::int64_t b = 0; b < problem.batch; b += at_once) {
+    part.batch = std::min(at_once, problem.batch - b);
+    const Status folded = dispatch(part, [&]<class T, int P, int d, block::Products products>() -> Status {
+      const Tokens<T> tokens = tokens_of_tail<T>(part, plan, tail, state, b, chosen);
+      const Grids grids = grids_of<T, P, d, products>(tokens.sequences, tokens.heads, part.e, plan.form);
+      SYMPOW_CUDA_TRY((allow<Update<T, P, d, products>>()));
+      SYMPOW_CUDA_TRY(launch_weights(part, grids.weights, tokens, arrays, stream));
+      return launch_states<T, P, d, products>(part, grids, tokens, arrays, prefixes_of<T>(arrays), stream);
+    });
+    if (!folded.ok()) return folded;
+  }
+  if (!problem.rates) return {};
+  // A sequence without new tokens ends where the tail does.
+  const Sequences sequences{{}, {}, static_cast<int>(problem.batch), 0, 64, 0};
+  return launch_paths(problem, sequences, chosen.of_fold(tail.count), {}, paths_of(problem, tail), state.turns, nullptr,
+                      state.turns, stream);
+}
+
 }  // namespace library
 
 Status fold_workspace(const Problem& problem, int capacity, std::size_t& bytes) noexcept {
-  SYMPOW_CUDA_TRY(library::check_capacity(capacity));
-  SYMPOW_CUDA_TRY(library::check_problem(library::without_tokens(problem)));
-  return attention_workspace(library::folded_at_once(problem, capacity), bytes);
+  SYMPOW_CUDA_TRY(library::fold_memory_bytes(problem, capacity, bytes));
+  library::Pieces pieces;
+  const library::SlotArrays slots(problem, pieces);
+  bytes += pieces.bytes();
+  return {};
 }
 
-Status fold(const Problem& problem, const State& state, Tail& tail, void* workspace, std::size_t bytes,
-            Stream stream) noexcept {
+Status fold(const Problem& problem, const State& state, Tail& tail, const Slots& slots, void* workspace,
+            std::size_t bytes, Stream stream) noexcept {
   using namespace library;
   std::size_t needed = 0;
   SYMPOW_CUDA_TRY(fold_workspace(problem, tail.capacity, needed));
   SYMPOW_CUDA_TRY(check_tail(problem, tail));
+  SYMPOW_CUDA_TRY(check_slots(problem, tail, slots));
   SYMPOW_CUDA_TRY(check_state(problem, state, "state"));
   SYMPOW_CUDA_TRY(check_memory(workspace, bytes, needed, "workspace"));
-  if (tail.count == 0) return {};
-  Problem part = folded_at_once(problem, tail.capacity);
-  Plan plan;
-  SYMPOW_CUDA_TRY(plan_attention(part, plan));
+  if (tail.count == 0 || problem.batch == 0) return {};
   Pieces pieces(workspace);
-  const AttentionMemory memory(part, plan, pieces);
-  part.tokens = tail.count;
-  const std::int64_t at_once = part.batch;
-  for (std::int64_t b = 0; b < problem.batch; b += at_once) {
-    part.batch = std::min(at_once, problem.batch - b);
-    const State its_state = state_from(problem, state, b);
-    const Inputs inputs = inputs_from(problem, tail, b, its_state);
-    const Status folded = dispatch(part, [&]<class T, int P, int d, block::Products products>() -> Status {
-      const Tokens<T> tokens = tokens_of_call<T>(part, plan, inputs, its_state);
-      const Grids grids = grids_of<T, P, d, products>(tokens.sequences, tokens.heads, part.e, plan.form);
-      SYMPOW_CUDA_TRY((allow<Update<T, P, d, products>>()));
-      SYMPOW_CUDA_TRY(launch_weights(part, grids.weights, tokens, memory, stream));
-      return launch_states<T, P, d, products>(part, grids, tokens, memory, prefixes_of<T>(memory), stream);
-    });
-    if (!folded.ok()) return folded;
+  SlotArrays chosen;
+  if (tail.counts) {
+    chosen = SlotArrays(problem, pieces);
+    SYMPOW_CUDA_TRY(reserve_tails(without_tokens(problem), tail, slots, nullptr, 0, true, chosen, stream));
   }
-  if (problem.rates) {  // a sequence without new tokens ends where the tail does
-    const Sequences sequences{{}, {}, static_cast<int>(problem.batch), 0, 64, 0};
-    SYMPOW_CUDA_TRY(launch_paths(problem, sequences, tail.count, {}, paths_of(problem, tail), state.turns, nullptr,
-                                 state.turns, stream));
-  }
-  tail.count = 0;
+  void* memory = static_cast<std::byte*>(workspace) + pieces.bytes();
+  SYMPOW_CUDA_TRY(fold_tails(problem, state, tail, chosen, memory, stream));
+  if (!slots.indices && problem.batch == slots.count) tail.count = 0;
   return {};
-}
-
-Status clear(const Problem& problem, const State& state, Stream stream) noexcept {
-  using namespace library;
-  SYMPOW_CUDA_TRY(check_problem(problem));
-  SYMPOW_CUDA_TRY(check_state(problem, state, "state"));
-  std::size_t bytes = 0;
-  SYMPOW_CUDA_TRY(state_bytes(problem, bytes));  // which is no more than memory can hold
-  if (problem.batch == 0) return {};
-  const auto states = static_cast<std::size_t>(problem.batch * problem.state_heads());
-  const std::size_t rows = states * static_cast<std::size_t>(monomials(problem.power, problem.d));
-  const auto set_to_zero = [&](auto* data, std::size_t count) {
-    return runtime_status(cudaMemsetAsync(data, 0, count * sizeof *data, stream), "an empty state");
-  };
-  SYMPOW_CUDA_TRY(set_to_zero(state.sums, rows * static_cast<std::size_t>(problem.e)));
-  SYMPOW_CUDA_TRY(set_to_zero(state.normaliser, rows));
-  if (problem.rates)
-    SYMPOW_CUDA_TRY(
-        set_to_zero(state.turns, static_cast<std::size_t>(problem.batch * problem.key_heads * (problem.d / 2))));
-  const Problem empty = without_tokens(problem);
-  const Sequences sequences = sequences_of(empty, {Form::chunked, 64, problem.batch, 0, 0});
-  return launch<Levels>(Levels::blocks(sequences, heads_of(empty)),
-                        {sequences, heads_of(empty), {}, {}, states_of(state)}, stream);
 }
 
 }  // namespace sympow::cuda

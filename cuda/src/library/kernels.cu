@@ -1,4 +1,6 @@
 // Launches of the kernels that every instantiation shares.
+#include "../decode/copy_slots.hpp"
+#include "../decode/reserve_tails.hpp"
 #include "../gradient/adjoint_weights.hpp"
 #include "../gradient/flows.hpp"
 #include "../gradient/key_units.hpp"
@@ -21,6 +23,7 @@ namespace sympow::cuda {
 using block::bf16, block::fp16;
 
 SYMPOW_CUDA_LAUNCH(AdjointWeights)
+SYMPOW_CUDA_LAUNCH(CopySlots)
 SYMPOW_CUDA_LAUNCH(Flows)
 SYMPOW_CUDA_LAUNCH(Gauges)
 SYMPOW_CUDA_LAUNCH(KeyUnits<bf16>)
@@ -34,6 +37,7 @@ SYMPOW_CUDA_LAUNCH(Passing<fp16>)
 SYMPOW_CUDA_LAUNCH(Passing<float>)
 SYMPOW_CUDA_LAUNCH(Peaks)
 SYMPOW_CUDA_LAUNCH(Rates)
+SYMPOW_CUDA_LAUNCH(ReserveTails)
 SYMPOW_CUDA_LAUNCH(RowUnits<bf16>)
 SYMPOW_CUDA_LAUNCH(RowUnits<fp16>)
 SYMPOW_CUDA_LAUNCH(RowUnits<float>)

@@ -32,15 +32,15 @@ Tokens<T> tokens_of_call(const Problem& problem, const Plan& plan, const Inputs&
           states_of(final)};
 }
 
-/// Before all else where there is rotary. `tokens` after `first` whose paths are known.
-inline Status launch_paths(const Problem& problem, const Sequences& sequences, int first, const ConstView& beta,
-                           const Rows<double>& paths, const double* before, double* begin, double* after,
-                           Stream stream) {
+/// Before all else where there is rotary. Tokens after those of the tails in `slots`, whose paths are known.
+inline Status launch_paths(const Problem& problem, const Sequences& sequences, const TailSlots& slots,
+                           const ConstView& beta, const Rows<double>& paths, const double* before, double* begin,
+                           double* after, Stream stream) {
   return launch<Paths>(Paths::blocks(sequences.batch, static_cast<int>(problem.key_heads)),
                        {rows_of<const float>(beta, problem),
                         paths,
                         sequences,
-                        first,
+                        slots,
                         static_cast<int>(problem.key_heads),
                         problem.d / 2,
                         {problem.rates},

@@ -2,12 +2,14 @@
 #pragma once
 
 #include "../layout/blocks.hpp"
+#include "../layout/tail_slots.hpp"
 #include "../layout/turns.hpp"
 
 namespace sympow::cuda {
 
 /// path_i = path_{i-1} + β_i over the tokens of each sequence and key head, and the angles before and after them:
-/// angles · 2π = begin · 2π + path · rates. All in double; the order of sums is fixed. What is not finite stays.
+/// angles · 2π = begin · 2π + path · rates. All in double; the order of sums is fixed. What is not finite stays. Paths
+/// and angles lie in the slots of the sequences.
 ///
 /// A block of 32 warps makes a sequence and head, 8192 tokens at a time, eight of them a lane.
 /// Of a token and head 4 bytes are read, 8 written.
@@ -17,12 +19,12 @@ struct Paths {
 
   struct Args {
     Rows<const float> beta;       ///< [B, T, Hk]; data null: all are 1
-    Rows<double> paths;           ///< [B, first + T, Hk]
+    Rows<double> paths;           ///< [slots, count + T, Hk]
     Sequences sequences;          ///< of T tokens or fewer
-    int first;                    ///< tokens before them, whose paths are known; of padded sequences
+    TailSlots slots;              ///< counts: tokens before them, whose paths are known; of padded sequences
     int key_heads, pairs;         ///< Hk, d/2
     Global<const double> rates;   ///< [d/2], in radians
-    Global<const double> before;  ///< [B, Hk, d/2]: where paths begin, in turns; null: 0
+    Global<const double> before;  ///< [slots, Hk, d/2]: where paths begin, in turns; null: 0
     Global<double> begin;         ///< the same to be kept; null: not wanted
     Global<double> after;         ///< the angles after the last token; null: not wanted. It may be `before`.
   };
@@ -32,12 +34,15 @@ struct Paths {
   SYMPOW_DEVICE static void run(const Args& x) {
     using namespace block;
     const int w = warp(), b = block_index(0), h = block_index(1);
+    const TailSlot slot = x.slots[b];
+    if (!slot.is_active()) return;
     const Sequence sequence = x.sequences[b];
     Arena arena;
     const auto sums = arena.take<double>(2 * warps);
 
     Lanes<double> path[1] = {0.};  // of all tokens so far
-    if (x.first > 0) load(path, x.paths.data, Lanes<std::int64_t>(x.paths.at(b, std::int64_t{x.first - 1}, h)));
+    if (slot.count > 0)
+      load(path, x.paths.data, Lanes<std::int64_t>(x.paths.at(slot.index, std::int64_t{slot.count - 1}, h)));
     for (int from = 0; from < sequence.length; from += threads * each) {
       const Lanes<int> i = lane() + (from + 32 * each * w);
       Lanes<double> sum[std::size_t{each}];
@@ -66,7 +71,7 @@ struct Paths {
       SYMPOW_UNROLL
       for (int n = 0; n < each; ++n) {
         const Lanes<double> one[1] = {before + sum[n]};
-        store(x.paths.data, x.paths.at(b, i + (sequence.first + x.first + 32 * n), h), one,
+        store(x.paths.data, x.paths.at(slot.index, i + (sequence.first + slot.count + 32 * n), h), one,
               i + 32 * n < sequence.length);
       }
     }
@@ -74,7 +79,7 @@ struct Paths {
     for (int from = 32 * w; from < x.pairs; from += threads) {
       const Lanes<int> j = lane() + from;
       const Lanes<bool> there = j < x.pairs;
-      const Lanes<std::int64_t> at = j + (std::int64_t{b} * x.key_heads + h) * x.pairs;
+      const Lanes<std::int64_t> at = j + (std::int64_t{slot.index} * x.key_heads + h) * x.pairs;
       Lanes<double> turns[1] = {0.}, rate[1] = {0.};
       if (x.before.data) load(turns, x.before, at, there);
       if (x.begin.data) store(x.begin, at, turns, there);

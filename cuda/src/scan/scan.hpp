@@ -44,6 +44,7 @@ struct Scan {
     const int sums = of_sums(rows, args.e), all = sums + of_normaliser(rows);
     const int b = block_index(0) / all, place = block_index(0) % all;
     const Lanes<int> thread = lane() + 32 * warp();
+    if (args.sequences.place(b) < 0) return;
     if (place < sums) {
       const Lanes<int> entry = (thread + place * threads) * 4, row = entry / args.e;
       const auto write = [&](std::int64_t slot, const Lanes<float>(&x)[4]) {
@@ -91,7 +92,7 @@ struct Scan {
     const Lanes<int> monomial = monomial_of_row(args.power, args.d, row), m = larger(monomial, 0);
     const Lanes<bool> active = monomial >= 0;
     const Lanes<int> entry = m * width + column;
-    const Lanes<std::int64_t> at_state = entry + (std::int64_t{b} * args.heads.state + h) * size;
+    const Lanes<std::int64_t> at_state = entry + (std::int64_t{args.sequences.place(b)} * args.heads.state + h) * size;
 
     Lanes<float> ring[ahead][N], x[N];
     SYMPOW_UNROLL

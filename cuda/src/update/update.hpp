@@ -113,10 +113,11 @@ struct Update {
     const TileCopy<T, columns, stage_tokens, warps> value_copy(w);
     Lanes<std::int64_t> key_at = std::int64_t{0}, value_at = std::int64_t{0}, weight_at = std::int64_t{0};
     int token_head = heads_of_state > 1 ? head * heads_of_state : head, next = first;  // of the stage to be brought
+    const int own_place = x.sequences.place(b);                                        // of keys and values
     const auto enter_head = [&] {
       const int key_head = heads_of_state > 1 ? token_head : x.heads.key_of_state(head);
-      key_at = key_copy.source(x.keys.at(b, begin + first, key_head), x.keys.token);
-      value_at = value_copy.source(x.values.at(b, begin + first, key_head) + tile * columns, x.values.token);
+      key_at = key_copy.source(x.keys.at(own_place, begin + first, key_head), x.keys.token);
+      value_at = value_copy.source(x.values.at(own_place, begin + first, key_head) + tile * columns, x.values.token);
       weight_at = lane() * 4 + ((std::int64_t{token_head} * x.sequences.slots + own_slot) * x.sequences.chunk + first);
     };
     enter_head();

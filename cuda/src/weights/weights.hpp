@@ -46,7 +46,8 @@ struct Weights {
     if (n >= sequence.chunks) return;
     const int h = block_index(1), chunk = args.sequences.chunk, w = warp();
     const int left = sequence.length - n * chunk;
-    const Chunk tokens{b, h, left < chunk ? left : chunk, sequence.first + std::int64_t{n} * chunk};
+    const Chunk tokens{args.sequences.place(b), h, left < chunk ? left : chunk,
+                       sequence.first + std::int64_t{n} * chunk};
     const std::int64_t slot = std::int64_t{h} * args.sequences.slots + sequence.slot + n, entry = slot * chunk;
 
     Arena arena;
@@ -120,7 +121,7 @@ struct Weights {
 
  private:
   struct Chunk {
-    int b, h, length;
+    int b, h, length;  // b: where the sequence's rows are
     std::int64_t first;
   };
   /// Of consecutive tokens up to one of them: G, max u, and the last reset, from the first of them on.

@@ -208,7 +208,8 @@ inline void attend_arrays(const sympow_attention* attention, const sympow_inputs
   const Settings& settings = attention->settings;
   if constexpr (has_cuda)
     if (are_on_device(inputs))
-      return (form == nullptr ? attend_on_device : decode_on_device)(settings, inputs, states, rows, workspace, stream);
+      return form == nullptr ? attend_on_device(settings, inputs, states, rows, workspace, stream)
+                             : decode_on_device(settings, inputs, states, nullptr, rows, workspace, stream);
   if (form != nullptr) check_handle(states, "states");
   const auto [in, to] = Call(settings, inputs, states, rows, "rows", stream);
   check_outputs({&to}, in);

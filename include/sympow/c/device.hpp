@@ -93,8 +93,13 @@ class DeviceStates {
 std::size_t device_workspace_bytes(const Settings& settings, const sympow_inputs* inputs, std::int32_t call);
 void attend_on_device(const Settings& settings, const sympow_inputs* inputs, const sympow_states* states,
                       const sympow_tensor* rows, const sympow_workspace* workspace, void* stream);
+/// `slots` null: sequences have the states in order.
 void decode_on_device(const Settings& settings, const sympow_inputs* inputs, const sympow_states* states,
-                      const sympow_tensor* rows, const sympow_workspace* workspace, void* stream);
+                      const sympow_slots* slots, const sympow_tensor* rows, const sympow_workspace* workspace,
+                      void* stream);
+void drop_tokens(const sympow_states& states, const sympow_tensor* tokens, const sympow_slots* slots, void* stream);
+void copy_slots(const sympow_states& states, const sympow_slots* slots, const sympow_states& from,
+                const sympow_slots* from_slots, void* stream);
 void attend_vjp_on_device(const Settings& settings, const sympow_inputs* inputs, const sympow_tensor* d_rows,
                           const sympow_states* states, const sympow_state_gradients* state_gradients,
                           const sympow_gradients* gradients, const sympow_workspace* workspace, void* stream);

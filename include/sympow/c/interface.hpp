@@ -75,6 +75,20 @@ sympow_status sympow_decode(const sympow_attention* attention, const sympow_inpu
   return guarded([&] { attend_arrays(attention, inputs, states, rows, workspace, stream, &form); });
 }
 
+sympow_status sympow_decode_slots(const sympow_attention* attention, const sympow_inputs* inputs, sympow_states* states,
+                                  const sympow_slots* slots, const sympow_tensor* rows, sympow_workspace* workspace,
+                                  void* stream) {
+  return guarded([&] {
+    check_handle(attention, "attention");
+    check_pointer(slots, "slots");
+    check_on_device(states, "sympow_decode of all of them, or sympow_states_assign before and after it");
+    if constexpr (has_cuda) {
+      if (!are_on_device(inputs)) raise<InvalidArgument>("inputs->queries is on a CPU, must be where the states are");
+      decode_on_device(attention->settings, inputs, states, slots, rows, workspace, stream);
+    }
+  });
+}
+
 sympow_status sympow_attend_vjp(const sympow_attention* attention, const sympow_inputs* inputs,
                                 const sympow_tensor* d_rows, const sympow_states* states,
                                 sympow_state_gradients* state_gradients, const sympow_gradients* gradients,
@@ -177,6 +191,27 @@ sympow_status sympow_states_copy(const sympow_states* states, sympow_states** co
     const States& of = on_cpu(states, "states");
     check_pointer(copy, "copy");
     give(copy, of.copy());
+  });
+}
+
+sympow_status sympow_states_drop(sympow_states* states, const sympow_tensor* tokens, const sympow_slots* slots,
+                                 void* stream) {
+  return guarded([&] {
+    check_on_device(states, "sympow_states_assign of a copy from before them");
+    check_pointer(slots, "slots");
+    if constexpr (has_cuda) drop_tokens(*states, tokens, slots, stream);
+  });
+}
+
+sympow_status sympow_states_copy_slots(sympow_states* states, const sympow_slots* slots, sympow_states* from,
+                                       const sympow_slots* from_slots, void* stream) {
+  return guarded([&] {
+    check_on_device(states, "sympow_states_assign");
+    check_handle(from, "from");
+    if (!from->on_device) raise<InvalidArgument>("from is on a CPU, must be on a CUDA device: sympow_states_move");
+    check_pointer(slots, "slots");
+    check_pointer(from_slots, "from_slots");
+    if constexpr (has_cuda) copy_slots(*states, slots, *from, from_slots, stream);
   });
 }
 

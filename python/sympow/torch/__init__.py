@@ -34,8 +34,8 @@ import torch
 from torch import Tensor, library
 from torch.autograd import forward_ad
 
-__all__ = ["Diagnostics", "State", "attention", "context_parallel", "decode", "diagnose", "scaled_dot_product_attention",
-           "state_of"]
+__all__ = ["Diagnostics", "State", "attention", "context_parallel", "copy_slots", "decode", "diagnose", "drop",
+           "scaled_dot_product_attention", "state_of"]
 
 _INPUTS = ("Tensor queries, Tensor keys, Tensor values, Tensor? log_gates, Tensor? theta, Tensor? beta, "
            "Tensor? lengths, Tensor? channel_gates, Tensor? householder, Tensor? strengths, "
@@ -574,11 +574,16 @@ def state_of(state: State | None, queries: Tensor, keys: Tensor, values: Tensor,
 
 def decode(queries: Tensor, keys: Tensor, values: Tensor, state: sympow.State, *, log_gates: Tensor | None = None,
            theta: Tensor | None = None, beta: Tensor | None = None, channel_gates: Tensor | None = None,
-           householder: Tensor | None = None, strengths: Tensor | None = None) -> Tensor:
+           householder: Tensor | None = None, strengths: Tensor | None = None, slots: Tensor | None = None,
+           faults: Tensor | None = None) -> Tensor:
     """Rows y, [B, T, H, e], of a few new tokens, T of them, against a state of `state_of`, which they move on.
 
     Tensors are those of `attention`, the options those of the state. Rows are those of the recurrent form, whatever the
     form is. There are no gradients.
+
+    `slots`, on a GPU, [B] of torch.int32: sequence b is sequence slots[b] of the state; if that is negative, b is
+    inactive, and its rows are not written. Those that are not negative differ. `faults`, [B] of torch.int32, become 1
+    where slots[b] is beyond the state, which leaves b out, else 0. Nothing waits for the GPU.
 
     Raises what `attention` does, and `InvalidArgument` for a tensor that requires a gradient where they are recorded.
     """
@@ -593,7 +598,9 @@ def decode(queries: Tensor, keys: Tensor, values: Tensor, state: sympow.State, *
             raise sympow.InvalidArgument(f"{_INPUT_NAMES[n]} requires a gradient, and decode gives none: call it in "
                                          "torch.no_grad(), or call attention")
     if isinstance(state, sympow.StateOnDevice):
-        return _decode_on_device(given, state)
+        return _decode_on_device(given, state, slots, faults)
+    if slots is not None or faults is not None:
+        raise sympow.NotBuilt("slots and faults are of states on a GPU; on a CPU there are State.take and State.assign")
     sympow._check_state("state", state)
     rows = queries.new_empty(_rows_shape(queries, values))
     state.attention.run_kept("sympow_decode", *_key_of((*given, rows)), state,
@@ -601,13 +608,41 @@ def decode(queries: Tensor, keys: Tensor, values: Tensor, state: sympow.State, *
     return rows
 
 
-def _decode_on_device(given: tuple[Tensor | None, ...], state: sympow.StateOnDevice) -> Tensor:
+def drop(state: sympow.StateOnDevice, tokens: Tensor, *, slots: Tensor | None = None,
+         faults: Tensor | None = None) -> None:
+    """The newest tokens[b] of each sequence, [B] of torch.int32, leave a state on a GPU: drafts that were rejected.
+
+    Those of the last `decode` can be dropped, older ones until they are folded into S. `slots` and `faults` are those of
+    `decode`; faults become 2 where there are too few, and the sequence stays as it is.
+    """
+    state.drop_tensors(_view("tokens", tokens), _slots(slots, faults), _stream_at(tokens))
+
+
+def copy_slots(state: sympow.StateOnDevice, slots: Tensor, other: sympow.StateOnDevice, other_slots: Tensor, *,
+               faults: Tensor | None = None) -> None:
+    """Sequence slots[b] of a state on a GPU becomes sequence other_slots[b] of another one, or of the same.
+
+    It becomes empty if other_slots[b] is negative, and nothing is done if slots[b] is. Both are [B] of torch.int32. No
+    sequence is written twice, or read by one b and written by another. For beams, prefixes and new requests.
+    """
+    state.copy_slots_tensors(_slots(slots, faults), other, _slots(other_slots, None), _stream_at(slots))
+
+
+def _slots(indices: Tensor | None, faults: Tensor | None) -> dict[str, sympow.Tensor | None]:
+    return dict(indices=_view("slots", indices), faults=_view("faults", faults))
+
+
+def _decode_on_device(given: tuple[Tensor | None, ...], state: sympow.StateOnDevice, slots: Tensor | None,
+                      faults: Tensor | None) -> Tensor:
     """The same on a GPU."""
     queries, keys, values, log_gates, theta, beta, *others = given
     log_gates, theta, beta, _ = _parameters_on_gpu(log_gates, theta, beta, None)
     inputs = _views((queries, keys, values, log_gates, theta, beta, *others))
     rows = queries.new_empty(_rows_shape(queries, values))
-    state.attention.attend_tensors(inputs, _view("rows", rows), state, call="sympow_decode",
+    has_slots = slots is not None or faults is not None
+    state.attention.attend_tensors(inputs, _view("rows", rows), state,
+                                   call="sympow_decode_slots" if has_slots else "sympow_decode",
+                                   slots=_slots(slots, faults) if has_slots else None,
                                    **_on_stream(state.attention, queries, inputs, "decode"))
     return rows
 

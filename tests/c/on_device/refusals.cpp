@@ -186,6 +186,53 @@ void of_what_there_is() {
   decode([](Call& c) { c.memory.shape[0] = 256; }, bad, "workspace has 256 bytes, must have ");
 }
 
+/// Slots of a call, of tokens that are dropped, and of copies.
+void of_slots(Call& call, sympow_states* on_cpu) {
+  Nothing indices(place + 20 * step, {B}, {SYMPOW_INT, 32, 1}), faults(place + 21 * step, {B}, {SYMPOW_INT, 32, 1});
+  Nothing tokens(place + 22 * step, {B}, {SYMPOW_INT, 32, 1});
+  sympow_slots slots = SYMPOW_SLOTS_INIT, none = SYMPOW_SLOTS_INIT;
+  slots.indices = &indices.tensor, slots.faults = &faults.tensor;
+  const auto decode = [&](sympow_states* states, const sympow_slots* given) {
+    return sympow_decode_slots(call.attention, &call.in, states, given, &call.rows.tensor, call.workspace, nullptr);
+  };
+  const auto drop = [&](const sympow_slots* given) {
+    return sympow_states_drop(call.states, &tokens.tensor, given, nullptr);
+  };
+  const auto copy = [&](const sympow_slots* to, const sympow_slots* from) {
+    return sympow_states_copy_slots(call.states, to, call.states, from, nullptr);
+  };
+  refused(decode(on_cpu, &slots), bad, "states are on a CPU, must be on a CUDA device; here it is sympow_decode");
+  refused(decode(call.states, nullptr), bad, "slots is null");
+  refused(drop(nullptr), bad, "slots is null");
+  refused(sympow_states_drop(call.states, nullptr, &slots, nullptr), bad, "tokens is null");
+  refused(sympow_states_drop(on_cpu, &tokens.tensor, &slots, nullptr), bad, "here it is sympow_states_assign");
+  refused(copy(&slots, nullptr), bad, "from_slots is null");
+  refused(copy(&none, &slots), bad, "slots->indices is null");
+  refused(copy(&slots, &none), bad, "from_slots->indices is null");
+  refused(sympow_states_copy_slots(call.states, &slots, on_cpu, &slots, nullptr), bad, "from is on a CPU");
+  const auto all = [&](const auto& spoil, sympow_status expected, const char* words) {
+    const auto kept = indices.tensor;
+    spoil();
+    refused(decode(call.states, &slots), expected, words);
+    refused(drop(&slots), expected, words);
+    refused(copy(&slots, &slots), expected, words);
+    indices.tensor = kept, indices.shape[0] = B, indices.strides[0] = 1;
+  };
+  all([&] { indices.tensor.dtype.bits = 64; }, bad, "slots->indices: the type has code 0, 64 bits");
+  all([&] { indices.tensor.device = {SYMPOW_CPU, 0}; }, bad, "slots->indices is on ");
+  all([&] { indices.strides[0] = 2; }, bad, "slots->indices: strides[0] is 2, must be 1");
+  indices.shape[0] = B + 1;
+  refused(decode(call.states, &slots), no_match, "slots->indices: shape[0] is 3, must be 2");
+  tokens.shape[0] = faults.shape[0] = B + 1;
+  refused(drop(&slots), no_match, "sequences of states: 2, must be at least 3");
+  refused(drop(&none), no_match, "slots->indices must say which they are");
+  sympow_state_shape shape = call.shape;
+  shape.e = 8;
+  CStates others;
+  fine(sympow_states_create(call.attention, &shape, nullptr, &others));
+  refused(sympow_states_copy_slots(call.states, &slots, others, &slots, nullptr), no_match, "from has other sizes");
+}
+
 /// Arrays of states, and gradients in them.
 void of_state_arrays(Call& call, sympow_states* on_cpu) {
   constexpr std::int64_t D = d * (d + 1) / 2;
@@ -304,6 +351,7 @@ void of_handles() {
   refused(sympow_states_tokens(call.states, B, 0, &tokens), bad, "sequence is 2, must be at least 0 and below");
 
   of_state_arrays(call, on_cpu);
+  of_slots(call, on_cpu);
 
   // Arrays on a CPU with handles of a device.
   Tensor<float> x({B, T, H, d}), y({B, T, H, e}), v({B, T, H, e});

@@ -70,6 +70,71 @@ void same_decoding(const std::string& what, const Sizes& sizes, bool is_cleared)
   require_same(what, x.rows, x.expected);
 }
 
+/// Two sequences in slots of four: steps of which drafts are dropped, a fork on the way, and a wrong index. The
+/// bits are those of sympow::cuda in one slot each, without the fork.
+void same_slots(const std::string& what, const Sizes& sizes) {
+  constexpr std::int64_t N = 4, step = 5;
+  sympow_options options = turning_options();
+  Batch x(sizes);
+  Attention attention;
+  fine(sympow_attention_create(&options, &attention));
+  Sizes pool = sizes;
+  pool.B = N;
+  OwnStates states(attention, pool);
+  const DeviceWorkspace workspace(attention, x.inputs(0, step), SYMPOW_CALL_DECODE);
+  const OwnStream stream;
+  cuda::Problem p = x.problem(2, step), whole = p;
+  whole.batch = N;
+  const CudaStates own(whole);
+  cuda::Tail tail = own.tail;
+  const Array<std::int32_t> counts(std::vector<std::int32_t>(N, 0));
+  tail.counts = counts.data(), tail.count = tail.capacity;
+  done(cuda::clear(whole, own.state, stream));
+  DeviceTensor in_order({2}, std::vector<std::int32_t>{2, 0}), after({2}, std::vector<std::int32_t>{3, 0});
+  DeviceTensor dropped({2}, std::vector<std::int32_t>{2, 1}), beyond({2}, std::vector<std::int32_t>{3, 4});
+  DeviceTensor faults({2}, {SYMPOW_INT, 32, 1}), from({1}, std::vector<std::int32_t>{2}),
+      to({1}, std::vector<std::int32_t>{3});
+  const auto slots_of = [&](DeviceTensor& indices) {
+    sympow_slots slots = SYMPOW_SLOTS_INIT;
+    slots.indices = indices.view(), slots.faults = faults.view();
+    return slots;
+  };
+  const auto faults_are = [&](std::vector<std::int32_t> expected) {
+    stream.wait();
+    require(std::memcmp(faults.bytes().data(), expected.data(), 8) == 0, "%s: other faults", what.c_str());
+  };
+  const cuda::Slots places{N, in_order.data<std::int32_t>(), nullptr};
+  std::size_t bytes = 0;
+  done(cuda::decode_workspace(p, tail, places, bytes));
+  const Array<std::byte> memory(bytes);
+  for (std::int64_t t = 0, n = 0; t + step <= sizes.T; t += step - 1, ++n) {
+    if (n == 8) {
+      sympow_slots sources = SYMPOW_SLOTS_INIT, targets = SYMPOW_SLOTS_INIT;
+      sources.indices = from.view(), targets.indices = to.view();
+      fine(sympow_states_copy_slots(states.handle, &targets, states.handle, &sources, stream));
+    }
+    const sympow_slots slots = slots_of(n < 8 ? in_order : after);
+    const sympow_inputs in = x.inputs(t, step);
+    fine(sympow_decode_slots(attention, &in, states.handle, &slots, x.rows.view(t, step), workspace.handle, stream));
+    faults_are({0, 0});
+    fine(sympow_states_drop(states.handle, dropped.view(), &slots, stream));
+    faults_are({0, 0});
+    done(cuda::decode(p, own.state, tail, places, x.cuda_inputs(t), {x.expected.cuda_view(t), {}, {}}, memory.data(),
+                      bytes, stream));
+    done(cuda::drop(p, tail, places, dropped.data<std::int32_t>(), stream));
+  }
+  stream.wait();
+  require_same(what, x.rows, x.expected);
+  DeviceTensor rows({2, step, sizes.H, sizes.e}, sizes.type);
+  const sympow_inputs in = x.inputs(0, step);
+  const sympow_slots wrong = slots_of(beyond);
+  fine(sympow_decode_slots(attention, &in, states.handle, &wrong, rows.view(), workspace.handle, stream));
+  faults_are({0, 1});
+  std::int64_t tokens = 0;
+  require(sympow_states_tokens(states.handle, 0, 0, &tokens) == SYMPOW_INVALID_ARGUMENT, "%s: tokens are counted",
+          what.c_str());
+}
+
 /// κ_i = Σ_j b_ij ‖q_i‖² ‖k_j‖² / Σ_j b_ij (q_i·M_ij k_j)² of [B, T, H, d], where vectors of token t turn by t θ.
 double condition(const Tensor<float>& q, const Tensor<float>& k, const Tensor<float>& gates,
                  const std::vector<double>& theta, std::int64_t b, std::int64_t h, std::int64_t i) {
@@ -246,6 +311,8 @@ void test_states() {
   same_decoding("decoding, bf16, gates of query heads", {.T = 95, .Hg = 2}, false);
   same_decoding("decoding, f32, rotary, after a clear", {.type = f32_type, .T = 95, .rotary = true, .beta = true},
                 true);
+  same_slots("slots, bf16", {.T = 95, .Hg = 1});
+  same_slots("slots, f32, rotary, no gates", {.type = f32_type, .T = 95, .Hg = 0, .rotary = true});
   same_mixture();
   moved("states moved", false);
   moved("states moved, rotary", true);

@@ -203,6 +203,21 @@ struct OwnState {
   }
 };
 
+/// A tail, and the memory that it lies in.
+struct OwnTail {
+  Array<std::byte> memory;
+  cuda::Tail tail;
+
+  OwnTail(const cuda::Problem& p, int capacity) : memory(bytes(p, capacity)) {
+    done(cuda::tail_in(p, capacity, memory.data(), memory.size(), tail));
+  }
+  static std::size_t bytes(const cuda::Problem& p, int capacity) {
+    std::size_t n = 0;
+    done(cuda::tail_bytes(p, capacity, n));
+    return n;
+  }
+};
+
 /// Whether a case can run, and is wanted; where the table was narrowed it says which cannot.
 inline bool can_run(const std::string& what, const cuda::Problem& p) {
   if (what.find(only) == std::string::npos) return false;

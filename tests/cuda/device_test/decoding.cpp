@@ -8,20 +8,6 @@ namespace sympow::test {
 
 namespace {
 
-struct OwnTail {
-  Array<std::byte> memory;
-  cuda::Tail tail;
-
-  OwnTail(const cuda::Problem& p, int capacity) : memory(bytes(p, capacity)) {
-    done(cuda::tail_in(p, capacity, memory.data(), memory.size(), tail));
-  }
-  static std::size_t bytes(const cuda::Problem& p, int capacity) {
-    std::size_t n = 0;
-    done(cuda::tail_bytes(p, capacity, n));
-    return n;
-  }
-};
-
 /// Tokens up to `prefill` at once, then `step` at a time. The tail is folded when it has no room for more.
 void check(const std::string& what, cuda::Problem p, const Tokens& x, std::int64_t prefill, std::int64_t step) {
   if (!can_run(what, p)) return;

@@ -11,6 +11,7 @@ int main(int count, char** names) {
                     {"rows", test_rows},
                     {"states", test_states},
                     {"decoding", test_decoding},
+                    {"slots", test_slots},
                     {"streams", test_streams},
                     {"gradients", test_gradients},
                     {"losses_of_states", test_losses_of_states},

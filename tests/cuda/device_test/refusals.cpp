@@ -2,6 +2,9 @@
 #include <cmath>
 #include <cstdint>
 #include <functional>
+#include <string>
+#include <utility>
+#include <vector>
 
 #include <sympow/cuda/gradient.hpp>
 
@@ -224,6 +227,85 @@ void refusals_of_decoding() {
   check("the workspace has 0 bytes", [](Call&, State&, Tail&, Size& bytes) { bytes = 0; });
 }
 
+/// Slots whose counts are on the device: of decoding, and of what comes beside it.
+void refusals_of_slots() {
+  struct SlotCall : Call {
+    cuda::State state;
+    cuda::Tail tail{address(16), address(32), address<float>(48), 64, 60};
+    cuda::Slots slots{5, address<std::int32_t>(112), address<cuda::SlotFault>(128)};
+    const std::int32_t* tokens = address<std::int32_t>(144);
+    std::size_t space = 1 << 30;
+
+    SlotCall() : state(std::exchange(outputs.final_state, {})) {
+      problem.tokens = 2;
+      tail.counts = address<std::int32_t>(160);
+    }
+    cuda::Status decode() {
+      return cuda::decode(problem, state, tail, slots, inputs, outputs, workspace, space, nullptr);
+    }
+    cuda::Status fold() { return cuda::fold(problem, state, tail, slots, workspace, space, nullptr); }
+    cuda::Status drop() { return cuda::drop(problem, tail, slots, tokens, nullptr); }
+    cuda::Status copy() {
+      return cuda::copy_slots(problem, state, {}, {7, slots.indices}, state, tail, slots, nullptr);
+    }
+  };
+  using Function = cuda::Status (SlotCall::*)();
+  const auto check = [](const char* part_of_text, std::initializer_list<Function> functions, const auto& spoil) {
+    for (const Function function : functions) {
+      SlotCall call;
+      spoil(call);
+      const cuda::Status status = (call.*function)();
+      require(status.code() != cuda::Code::ok && std::strstr(status.text(), part_of_text),
+              "\"%s\" was expected, not: %s", part_of_text, status.text());
+    }
+  };
+  const auto of_calls = {&SlotCall::decode, &SlotCall::fold, &SlotCall::drop};
+  check("indices of slots: they are there, but the tail's counts are a null pointer", of_calls,
+        [](SlotCall& c) { c.tail.counts = nullptr; });
+  check("faults of slots: they are there, but the tail's counts are a null pointer", of_calls,
+        [](SlotCall& c) { c.tail.counts = nullptr, c.slots.indices = nullptr; });
+  check("slots is 1 and must be 2 to", of_calls, [](SlotCall& c) { c.slots = {1}; });
+  check("slots is -1 and must be 0 to", of_calls, [](SlotCall& c) { c.slots.count = -1; });
+  check("indices of slots: its address is 0x71 and must be a multiple of 4", of_calls,
+        [](SlotCall& c) { c.slots.indices = address<std::int32_t>(0x71); });
+  check("the tail's counts: its address is 0xa2 and must be a multiple of 4", {&SlotCall::decode, &SlotCall::fold},
+        [](SlotCall& c) { c.tail.counts = address<std::int32_t>(0xa2); });
+  check("the workspace has 0 bytes", {&SlotCall::decode, &SlotCall::fold}, [](SlotCall& c) { c.space = 0; });
+  check("batch of a decoding is 65536", of_calls, [](SlotCall& c) { c.problem.batch = 65536; });
+  check("the tail's counts: a null pointer", {&SlotCall::drop},
+        [](SlotCall& c) { c.tail.counts = nullptr, c.slots = {2}; });
+  check("tokens: a null pointer", {&SlotCall::drop}, [](SlotCall& c) { c.tokens = nullptr; });
+  check("the tail's capacity is 0 and must be 64 or 128", {&SlotCall::drop}, [](SlotCall& c) { c.tail.capacity = 0; });
+  check("the tail copied to: its counts are a null pointer", {&SlotCall::copy},
+        [](SlotCall& c) { c.tail.counts = nullptr; });
+  check("slots copied: there are 7 and must be 8, or indices", {&SlotCall::copy},
+        [](SlotCall& c) { c.problem.batch = 8, c.slots.indices = nullptr; });
+  check("sums of the state copied: a null pointer", {&SlotCall::copy}, [](SlotCall& c) { c.state.sums = nullptr; });
+  {
+    SlotCall call;
+    cuda::Tail from = call.tail, none;
+    from.capacity = 128;
+    const auto copy = [&](cuda::Tail& to) {
+      return cuda::copy_slots(call.problem, call.state, from, call.slots, call.state, to, call.slots, nullptr);
+    };
+    require(std::strstr(copy(call.tail).text(), "has capacity 128 and must have 64"), "capacities that differ");
+    require(std::strstr(copy(none).text(), "the tail copied to: it has no keys"), "a tail without a target");
+  }
+
+  const auto said = [](const std::vector<std::int32_t>& indices, std::int64_t slots) {
+    return std::string(cuda::check_slots({slots}, indices.data(), static_cast<std::int64_t>(indices.size())).text());
+  };
+  const auto must_say = [&](const std::vector<std::int32_t>& indices, std::int64_t slots, const char* text) {
+    require(said(indices, slots) == text, "\"%s\" was expected, not: %s", text, said(indices, slots).c_str());
+  };
+  must_say({3, -1, 0, -1, 4}, 5, "");
+  must_say({3, 0, 5}, 5, "index 2 of slots is 5 and must be below 5, or negative");
+  must_say({3, 0, 2, 0}, 5, "index 3 of slots is 0, which an earlier sequence has");
+  must_say({70000, 4464, 65536, 65535, 0}, 70001, "");  // beyond 2^16
+  must_say({70000, 4464, 70000}, 70001, "index 2 of slots is 70000, which an earlier sequence has");
+  must_say({0}, 0, "index 0 of slots is 0 and must be below 0, or negative");
+}
+
 /// A call of `attend_vjp` that nothing is wrong with.
 struct VjpCall : Call {
   cuda::RowGradients rows;
@@ -349,6 +431,7 @@ void test_refusals() {
   refusals_of_problems();
   refusals_of_arrays();
   refusals_of_decoding();
+  refusals_of_slots();
   refusals_of_gradients();
 }
 

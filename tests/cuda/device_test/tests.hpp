@@ -7,6 +7,7 @@ void test_refusals();  // needs no GPU
 void test_rows();
 void test_states();
 void test_decoding();
+void test_slots();
 void test_streams();
 void test_gradients();
 void test_losses_of_states();

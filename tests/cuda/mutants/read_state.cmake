@@ -15,7 +15,7 @@ mutant(queries_beyond_the_last "queries - first_query < Q ? queries - first_quer
 mutant(threads_in_a_sum "r = 0; r < rows_at_once; ++r" "r = 1; r < rows_at_once; ++r")
 mutant(slabs_of_a_query "i * std::int64_t{slabs(x.rows)} + part) * x.e + c" "i + part) * x.e + c")
 set(source cuda/src/decode/append_tail.hpp)
-mutant(tail_begins_at_0 "(std::int64_t{b} * heads.key + key_head) * to.capacity + to.count" "(std::int64_t{b} * heads.key + key_head) * to.capacity")
+mutant(tail_begins_at_0 "(std::int64_t{slot.index} * heads.key + key_head) * to.capacity + slot.count" "(std::int64_t{slot.index} * heads.key + key_head) * to.capacity")
 mutant(one_token_more "octet, t < tokens);\n    }" "octet, t <= tokens);\n    }")
 mutant(keys_by_all_heads "state_head % shared_by == 0" "state_head % shared_by >= 0")
 set(source cuda/src/decode/ring.hpp)

@@ -15,7 +15,7 @@ mutant(angles_of_another_sequence "(std::int64_t{b} * key_heads + head) * (d / 2
 mutant(angles_of_another_head "(std::int64_t{b} * key_heads + head) * (d / 2)" "std::int64_t{b} * key_heads * (d / 2)")
 mutant(turned_back "where(second, by.sine, -by.sine)" "where(second, -by.sine, by.sine)")
 set(source cuda/src/paths/paths.hpp)
-mutant(paths_from_nothing "if (x.first > 0) load" "if (x.first > 64) load")
+mutant(paths_from_nothing "if (slot.count > 0)\n      load" "if (slot.count > 64)\n      load")
 mutant(one_token_more "there = i + 32 * n < sequence.length" "there = i + 32 * n <= sequence.length")
 mutant(betas_of_the_first_sequence "x.beta.at(b, i" "x.beta.at(0, i")
 mutant(rows_of_their_own "if (n > 0) sum[n] +=" "if (n > 1) sum[n] +=")
