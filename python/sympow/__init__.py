@@ -161,7 +161,7 @@ class _Options(_Sized):
     _fields_ = [("size", c_size_t), *((name, c_int32) for name in (
         "scores", "power", "normalisation", "form", "mask", "pairing", "threads", "check_finite")), *(
             (name, c_int64) for name in ("offset", "chunk", "checkpoint", "tail")), ("scale", c_double),
-                *((name, c_int64) for name in ("rotary_dim", "features", "seed"))]
+                *((name, c_int64) for name in ("rotary_dim", "features", "seed", "window"))]
 
 
 _INPUT_NAMES = ("queries", "keys", "values", "log_gates", "theta", "beta", "lengths", "channel_gates", "householder",
@@ -590,6 +590,7 @@ class Attention:
     rotary_dim     channels that θ turns, the first ones of a head, paired among themselves [0: all]
     features       D, random features, for random scores alone
     seed           of their projections, at least 0: equal seeds give equal features
+    window         tokens up to its own that a query sees [0: all], of the attention form and the causal mask
 
     Raises `InvalidArgument`, `NotFinite`, `NotBuilt`, `LibraryNotFound`, `TypeError`.
     """
@@ -597,7 +598,8 @@ class Attention:
     def __init__(self, *, scores: str = "power", power: int = 2, normalisation: str = "default",
                  form: str = "automatic", mask: str = "causal", pairing: str | None = None, threads: int = 0,
                  check_finite: bool = False, offset: int = 0, chunk: int = 0, checkpoint: int = 0, tail: int = -1,
-                 scale: float = 1.0, rotary_dim: int = 0, features: int = 0, seed: int = 1) -> None:
+                 scale: float = 1.0, rotary_dim: int = 0, features: int = 0, seed: int = 1,
+                 window: int = 0) -> None:
         self._given = {name: x for name, x in locals().items() if name != "self"}
         options = _Options(
             scores=_choice("scores", scores, ("power", "exponential", "random")),
@@ -615,7 +617,8 @@ class Attention:
             scale=_real("scale", scale),
             rotary_dim=_number("rotary_dim", rotary_dim),
             features=_number("features", features),
-            seed=_number("seed", seed))
+            seed=_number("seed", seed),
+            window=_number("window", window))
         self._handle = _Handle("attention", "attention_create", byref(options))
 
     def __repr__(self) -> str:

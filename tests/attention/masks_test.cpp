@@ -131,8 +131,8 @@ TEST_CASE("a row depends on what is in its window alone", "[attention]") {
                           V = random.matrix(3, T).cast<float>();
     const auto rows = [&](const Eigen::MatrixXf& keys, const Eigen::MatrixXf& values) {
       Diagnostics diagnostics;
-      Eigen::MatrixXf Y =
-          attention(feature, transition, Q, keys, values, {.diagnostics = &diagnostics, .mask = sliding_window(window)});
+      Eigen::MatrixXf Y = attention(feature, transition, Q, keys, values,
+                                    {.diagnostics = &diagnostics, .mask = sliding_window(window)});
       Y.conservativeResize(Y.rows() + 1, Y.cols());
       Y.bottomRows(1) = diagnostics.condition.transpose().template cast<float>();
       return Y;

@@ -9,8 +9,8 @@ using namespace sympow::test;
 
 namespace {
 
-/// A call of 1 to 24 tokens, or of more than a block of the attention form. A hostile one has lengths over 10^±3, dY over 10^±6, zero tokens, and gates that close or
-/// nearly do.
+/// A call of 1 to 24 tokens, or of more than a block of the attention form. A hostile one has lengths over 10^±3, dY
+/// over 10^±6, zero tokens, and gates that close or nearly do.
 template <class Scalar>
 Problem<Scalar> any_problem(Random& random, bool hostile) {
   const Index d = 2 * random.integer(1, 3), e = random.integer(1, 3),

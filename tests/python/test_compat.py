@@ -177,8 +177,9 @@ class Compat(unittest.TestCase):
             q, k, v, g = tensors(heads)
             self.close(fla.parallel_forgetting_attn(q, k, v, g),
                        means(q, k, v, g, lambda s, b: (K ** -0.5 * s + b).exp()))
-        with self.assertRaisesRegex(sympow.NotBuilt, "window_size is 16"):
-            fla.parallel_forgetting_attn(q, k, v, g, window_size=16)
+            near = torch.ones(T, T).tril().triu(-2).log()
+            self.close(fla.parallel_forgetting_attn(q, k, v, g, window_size=3),
+                       means(q, k, v, g, lambda s, b: (K ** -0.5 * s + b + near).exp()))
 
     def test_power_retention(self):
         for heads, deg in ((H, 2), (2, 4)):

@@ -104,6 +104,18 @@ class Rows(unittest.TestCase):
         rows = rows_of(batch.q, batch.k, batch.v, **batch.turning(), pairing="half_split")
         self.check_row_rule(rows, batch, 2, pairing="half_split")
 
+    def test_a_window_hides_older_keys(self):
+        batch = Batch()
+        rows = rows_of(batch.q, batch.k, batch.v, scores="exponential", window=3)
+        keys, values = (x.repeat(2, axis=2) for x in (batch.k, batch.v))
+        tokens = np.arange(batch.q.shape[1])
+        ages = tokens[:, None] - tokens[None, :]
+        scores = np.exp(np.einsum("bihd,bjhd->bhij", batch.q, keys)) * ((0 <= ages) & (ages < 3))
+        wanted = np.einsum("bhij,bjhe->bihe", scores / scores.sum(-1, keepdims=True), values)
+        np.testing.assert_allclose(rows, wanted, rtol=1e-12, atol=1e-12)
+        with self.assertRaisesRegex(sympow.InvalidArgument, "does not go with a state"):
+            rows_of(batch.q, batch.k, batch.v, window=3, form="chunked")
+
     def test_exponential_scores_are_softmax(self):
         batch = Batch()
         rows = rows_of(batch.q, batch.k, batch.v, scores="exponential", mask="full")

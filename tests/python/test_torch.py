@@ -30,7 +30,7 @@ vjp_of = functools.partial(sympow.vjp, pairing="interleaved")
 attention_of = functools.partial(sympow.Attention, pairing="interleaved")
 attention = functools.partial(sympow.torch.attention, pairing="interleaved")
 
-DEFAULTS = ("power", 2, "default", "automatic", "causal", "interleaved", False, 0, 0, 0, -1, 1.0, 0, 0, 1)  # of the operator
+DEFAULTS = ("power", 2, "default", "automatic", "causal", "interleaved", False, 0, 0, 0, -1, 1.0, 0, 0, 1, 0)  # of the operator
 
 
 class Batch:

@@ -229,7 +229,8 @@ class ChunkedBackward {
   StateBackward<Scalar, F> past_;
 };
 
-/// The gradients of the forms, compiled once for a scalar type and a feature map. A map without an embedding has no state.
+/// The gradients of the forms, compiled once for a scalar type and a feature map. A map without an embedding has no
+/// state.
 template <class Scalar, FeatureMap F>
 struct BackwardPasses {
   using Call = BackwardCall<Scalar>;

@@ -76,8 +76,8 @@ class SeenKeys {
   /// Those that the row at token t sees.
   [[nodiscard]] Segment at(Index t) const { return seen_keys(mask_, t, tokens_); }
 
-  /// Their values for products with these rows. If a row does not see all of them there is 0 for what is not finite: 0 ·
-  /// NaN must not reach that row.
+  /// Their values for products with these rows. If a row does not see all of them there is 0 for what is not finite:
+  /// 0 · NaN must not reach that row.
   [[nodiscard]] RowPanels<Scalar> values(RowBuffers<Scalar>& memory) const {
     const MatrixView<const Scalar> given = keys_.values;
     if (!adds_infinite() && keys_.packed_values != nullptr)
@@ -125,8 +125,8 @@ struct StatePanel {
 };
 
 /// With r_i = max(level of the past, max_j exponents_j) over the keys j that row i sees, key j weighs
-/// 2^{exponents_j - r_i} ≤ 1 in it, and the state 2^{M - r_i} ≤ 1. Rows that are close, and whose levels are, share the last one's. Contributions are summed
-/// some at a time, and these partial sums with what their rounding loses.
+/// 2^{exponents_j - r_i} ≤ 1 in it, and the state 2^{M - r_i} ≤ 1. Rows that are close, and whose levels are, share the
+/// largest. Contributions are summed some at a time, and these partial sums with what their rounding loses.
 template <class Scalar, FeatureMap F>
 class PowerRows {
   static constexpr int P = degree_of<F>;

@@ -291,10 +291,11 @@ class BoundSums {
 ///                                  dQ_i    P Σ_j ε_ij / ‖q_i‖        dK_j       P Σ_i ε_ij / ‖k_j‖
 ///                                  d scale P Σ ε_ij / |scale|        d log γ_t  Σ_{j<t≤i} ε_ij
 ///
-/// and 4 P more where a transition moves queries and keys, each of which it rounds by 2 u. n is the number of updates of a state inside the effective window of a gate. What is divided by is left out of ε
-/// first. A state is a key 0 of length ‖Z_0‖, a loss on the final one a row T + 1. With e^x, m = s (1 + |scale| ‖q‖
-/// ‖k‖); with features, ‖φ(q)‖ ‖φ(k)‖ and what roundings of their arguments cost them. Steps that lengthen keys are not
-/// covered. O(T³). Throws as `gradient_reference`.
+/// with 4 P more in the bracket where a transition moves queries and keys, each of which it rounds by 2 u. n is the
+/// number of updates of a state inside the effective window of a gate. What is divided by is left out of ε first. A
+/// state is a key 0 of length ‖Z_0‖, a loss on the final one a row T + 1. With e^x, m = s (1 + |scale| ‖q‖ ‖k‖); with
+/// features, ‖φ(q)‖ ‖φ(k)‖ and what roundings of their arguments cost them. Steps that lengthen keys are not covered.
+/// O(T³). Throws as `gradient_reference`.
 [[nodiscard]] inline GradientBounds gradient_bounds(const GradientCall& call,
                                                     const GradientArithmetic& arithmetic = {}) {
   return detail::BoundSums(call, arithmetic).take();

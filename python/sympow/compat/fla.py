@@ -187,7 +187,6 @@ def parallel_path_attention(q: Tensor, k: Tensor, v: Tensor, w: Tensor, beta: Te
 
 def parallel_forgetting_attn(q: Tensor, k: Tensor, v: Tensor, g: Tensor, scale: float | None = None,
                              window_size: int | None = None, cu_seqlens: Tensor | None = None) -> Tensor:
-    """FoX, softmax attention with log gates g, [B, T, HQ] or [B, T, H]."""
-    _refuse("window_size", window_size, "must be None: there is no sliding window")
+    """FoX, softmax attention with log gates g, [B, T, HQ] or [B, T, H], over the last `window_size` tokens or all."""
     return sympow.torch.attention(q, k, v, log_gates=g, scores="exponential", form="attention", cu_seqlens=cu_seqlens,
-                                  scale=q.shape[-1] ** -0.5 if scale is None else scale)
+                                  window=0 if window_size is None else window_size, scale=q.shape[-1] ** -0.5 if scale is None else scale)

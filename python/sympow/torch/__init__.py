@@ -41,7 +41,8 @@ _INPUTS = ("Tensor queries, Tensor keys, Tensor values, Tensor? log_gates, Tenso
            "Tensor? lengths, Tensor? channel_gates, Tensor? householder, Tensor? strengths, "
            "Tensor? sums, Tensor? normaliser, Tensor? angles")
 _OPTIONS = ("str scores, int power, str normalisation, str form, str mask, str? pairing, bool check_finite, int offset, "
-            "int chunk, int checkpoint, int tail, float scale, int rotary_dim, int features, int seed")
+            "int chunk, int checkpoint, int tail, float scale, int rotary_dim, int features, int seed, "
+            "int window")
 _OPTION_NAMES = [option.split()[1] for option in _OPTIONS.split(", ")]
 _TENSOR_NAMES = [x.split()[1] for x in _INPUTS.split(", ")]
 _TENSORS, _LENGTHS, _ANGLES = len(_TENSOR_NAMES), _TENSOR_NAMES.index("lengths"), _TENSOR_NAMES.index("angles")
@@ -410,7 +411,7 @@ def attention(queries: Tensor, keys: Tensor, values: Tensor, *, log_gates: Tenso
               normalisation: str = "default", form: str = "automatic", mask: str = "causal",
               pairing: str | None = None, check_finite: bool = False, offset: int = 0, chunk: int = 0,
               checkpoint: int = 0, tail: int = -1, scale: float = 1.0, rotary_dim: int = 0, features: int = 0,
-              seed: int = 1, layout: str = "bthd") -> Tensor | tuple[Tensor, State]:
+              seed: int = 1, window: int = 0, layout: str = "bthd") -> Tensor | tuple[Tensor, State]:
     """Rows y, [B, T, H, e], and with `return_state` the state after the last token; all of it has gradients.
 
     queries       [B, T, H, d], float32 or float64; on a GPU bfloat16, float16 or float32
@@ -446,7 +447,7 @@ def attention(queries: Tensor, keys: Tensor, values: Tensor, *, log_gates: Tenso
     if isinstance(scale, Tensor) and scale.requires_grad:
         raise sympow.InvalidArgument("scale requires a gradient, and would have none: multiply the queries by it")
     options = (scores, power, normalisation, form, mask, pairing, check_finite, offset, chunk, checkpoint, tail, scale,
-               rotary_dim, features, seed)
+               rotary_dim, features, seed, window)
     if not torch.compiler.is_compiling():  # the operator would refuse other types in PyTorch's words, and take True for 1
         sympow._attention_of(dict(zip(_OPTION_NAMES, options)))
     rows, *after = torch.ops.sympow.attend(*tensors, return_state, *options)
