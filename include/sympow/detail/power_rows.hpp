@@ -74,7 +74,9 @@ class SeenKeys {
     sees_all_ = at(first).end() == keys.size && at(last).begin == 0;
   }
   /// Those that the row at token t sees.
-  [[nodiscard]] Segment at(Index t) const { return seen_keys(mask_, t, tokens_); }
+  [[nodiscard]] Segment at(Index t) const {
+    return sees_all_ ? Segment{0, tokens_.size} : seen_keys(mask_, t, tokens_);
+  }
 
   /// Their values for products with these rows. If a row does not see all of them there is 0 for what is not finite:
   /// 0 · NaN must not reach that row.
@@ -89,9 +91,10 @@ class SeenKeys {
       for (Index r = 0; r < finite.rows(); ++r) finite(r, j) = std::isfinite(given(r, j)) ? given(r, j) : Scalar(0);
     return row_panels<Scalar>(finite, rows, memory.values);
   }
+  /// Whether what is not finite in them is added by itself.
+  [[nodiscard]] bool adds_infinite() const { return !sees_all_ && !keys_.extent.all_finite; }
   /// Y_i += Σ_j s_ij v_j of what is not finite in the values of a row at token t, with its scores.
   void add_infinite_values(const Scalar* scores, Index t, Scalar* y) const {
-    if (!adds_infinite()) return;
     const Segment seen = at(t);
     for (Index j = seen.begin; j < seen.end(); ++j)
       for (Index r = 0; r < keys_.values.rows(); ++r)
@@ -99,13 +102,11 @@ class SeenKeys {
   }
 
  private:
-  [[nodiscard]] bool adds_infinite() const { return !sees_all_ && !keys_.extent.all_finite; }
-
   const Mask& mask_;
   const WeightedKeys<Scalar>& keys_;
   Segment tokens_;
   Index first_, last_;
-  bool sees_all_;
+  bool sees_all_ = false;
 };
 
 /// y ← sums / den. A mean of large values, near the largest number, can be rounded beyond it.
@@ -167,19 +168,20 @@ class PowerRows {
     };
     RunningLargest weights, own_levels;
     double *const levels = memory_.levels(n_).data(), *const heaviest = memory_.heaviest(n_).data();
-    double smallest = -log2_zero, slack = 0;
-    is_large_ = room > 0;
+    const bool levels_differ = mask_.window < Mask::unlimited;  // of what rows see of the past
+    PastLevel<Scalar> before = past.level(token_ + begin_);
+    double smallest = -log2_zero;
+    is_large_ = headroom_for(std::max(before.largest_value, keys.extent.largest)) > 0;
     for (Index i = begin_; i < end_; ++i) {
       const Segment own = seen_keys(mask_, token_ + i, {token_, keys.size});
-      const PastLevel<Scalar> before = past.level(token_ + i);
+      if (levels_differ) before = past.level(token_ + i);
       levels[i] = std::max(before.level, own_levels.over(own, level_of));
       heaviest[i] = std::max(before.weight, weights.over(own, weight_of));
-      if (slack = before.slack; slack > 0)
-        heaviest[i] = std::max(i < keys.size ? keys.exponents[i] : log2_zero, heaviest[i] - slack);
+      if (before.slack > 0)
+        heaviest[i] = std::max(i < keys.size ? keys.exponents[i] : log2_zero, heaviest[i] - before.slack);
       smallest = std::min(smallest, heaviest[i]);
-      is_large_ = is_large_ || headroom_for(before.largest_value) > 0;
     }
-    if (slack > 0) std::fill(heaviest + begin_, heaviest + end_, smallest);
+    if (before.slack > 0) std::fill(heaviest + begin_, heaviest + end_, smallest);
     horizon_ = smallest + negligible_weight<Scalar, F>;
     for (Index i = begin_, end = 0; i < end_; i = end) {
       const Index most = std::min(begin_ + ((i - begin_) / rows_at_once + 1) * rows_at_once, end_);
@@ -314,7 +316,7 @@ class PowerRows {
       const auto sums_of_rows = partial.middleCols(begin, count);
       const auto seen_by_any = scores.topRows(depth);
       pending_ > 0 ? add_product(sums_of_rows, values, seen_by_any) : set_product(sums_of_rows, values, seen_by_any);
-      for (Index i = begin; i < begin + count; ++i)
+      for (Index i = begin; i < begin + count && all.adds_infinite(); ++i)
         all.add_infinite_values(scores.col(i - begin).data(), token_ + i, partial.col(i).data());
     }
     if (++pending_ >= blocks_at_once) flush();

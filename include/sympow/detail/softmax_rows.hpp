@@ -89,7 +89,7 @@ class SoftmaxRows {
         std::fill(column + seen.end(), column + depth, Scalar(0));
       }
       add_product(sums.middleCols(begin, count), values, scores.topRows(depth));
-      for (Index i = begin; i < begin + count; ++i)
+      for (Index i = begin; i < begin + count && all.adds_infinite(); ++i)
         all.add_infinite_values(scores.col(i - begin).data(), token_ + i, sums.col(i).data());
     }
   }
