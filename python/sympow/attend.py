@@ -1,0 +1,611 @@
+"""Attention on files of numpy.save: the command sympow-attend, also python -m sympow attend. `USAGE` says what it does."""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import math
+import os
+import re
+import secrets
+import shutil
+import signal
+import sys
+import warnings
+from typing import Any, Callable, Iterator, NoReturn, Sequence
+
+import numpy as np
+
+import sympow
+
+USAGE = """Attention whose scores are powers of inner products, on arrays from numpy or PyTorch.
+
+  sympow-attend --q Q.npy --k K.npy --v V.npy --out Y.npy
+    [--feature power|linear|exponential|random] [--power P] [--features M] [--seed N]
+    [--form auto|attention|recurrent|chunked] [--chunk C]
+    [--layout bthd|bhtd] [--lengths N,N,...|L.npy]
+    [--log-gate G.npy] [--theta TH.npy [--beta B.npy] [--pairing interleaved|half-split]]
+    [--householder W.npy --strength ST.npy [--delta-rule]] [--scale S] [--normalize auto|sum|none]
+    [--state-in FILE] [--state-out FILE] [--diagnostics D.npy] [--grad DY.npy] [--compare]
+
+  y_i = sum_{j <= i} s_ij v_j  (/ sum_j s_ij),   s_ij = kappa(S q_i . M_ij k_j) b_ij
+  b_ij = exp(G_{j+1} + ... + G_i),   M_ij turns the pair (2n, 2n+1), or (n, n + d/2), by -(B_{j+1} + ... + B_i) TH_n,
+  or is the product of I - ST_t w_t w_t^T over t = i ... j+1
+
+  --q --k --v      little-endian f4 or f8 in C order, all of one type: (T, d), (H, T, d) or (B, T, H, d). V may have another last axis;
+                   K and V may have fewer heads, H_kv, whose number divides H: head h of Q reads head h / (H / H_kv)
+  --out            Y, of Q's type and shape but for the last axis, which is V's
+  --layout         of four axes: bthd, (B, T, H, d), the default, or bhtd, (B, H, T, d); all arrays have the same one
+  --lengths        tokens of each of the B sequences, at most T, as a list or as i4 or i8 of shape (B,). What follows is padding: it
+                   may hold anything, neither weighs nor decays, and is 0 in Y and D
+  --feature        kappa: s^P (power, the default), s (linear), exp(s) (exponential, which has the attention form only) or an estimate
+                   of exp(s) by positive orthogonal random features, FAVOR+, which has all forms (random); there S multiplies q
+  --power          P of 1 ... 8, default 2
+  --features       M, how many features random has; one draw for all batches and heads
+  --seed           N of 0 ... 9223372036854775807 for that draw, default 1; a state continues under the M and N that it was built with
+  --form           attention is O(T^2); recurrent and chunked are O(T) with a state of (e + 1) D numbers a head, where D is
+                   C(d + P - 1, P), d (linear) or M (random). auto (the default): the cheapest, attention up to about 2 D tokens;
+                   chunked if there is a state file to read or write
+  --chunk          tokens in a chunk of the chunked form; by default the cheapest
+  --log-gate       G, natural logarithms, at most 0, -inf allowed: Q's shape without the last axis, (T,), (H, T) or (B, T, H).
+                   The first acts on a state that was read
+  --theta          TH, (d/2,): radians that queries and keys turn by per unit of beta; mu_1 includes the first beta
+  --beta           B, shaped as G; default 1
+  --pairing        which entries make a pair: interleaved (the default), (2n, 2n+1), or half-split, (n, n + d/2), as most checkpoints
+  --householder    W, of K's shape and type, one vector w a token, used as given: nothing is normalized. In place of --theta. No key grows
+                   if 0 <= ST |w|^2 <= 2; for unit vectors save W / np.linalg.norm(W, axis=-1, keepdims=True). All forms for linear
+                   and power 1 (DeltaNet, with --log-gate Gated DeltaNet); attention only for other powers and exponential (PaTH,
+                   PaTH-FoX); not for random
+  --strength       ST, any finite numbers, K's shape without the last axis: 0 keeps, 1 projects, 2 reflects along a unit vector
+  --delta-rule     values are multiplied by ST before anything else
+  --scale          S, default 1; inside the power
+  --normalize      sum: rows are divided by the sum of their scores; none: they are not. auto (the default): sum for even P,
+                   exponential and random, none for odd P and linear, which have scores of either sign and take no sum
+  --state-in       continue the sequences that left these states, with the --scale, --theta and --pairing of then: states do not hold those
+  --state-out      leave the states behind, as sympow.State.save writes them: one state for each batch and head of Q, all heads of the
+                   first batch first
+  --diagnostics    D, f8, of Y's shape but for the last axis, which is 3: log|denominator|, row condition number, 1 for a row without
+                   information (its Y is 0) or else 0
+  --grad           DY, the gradient of a loss in Y, of Y's type and shape. Leaves beside Y the gradient in all that was given of --q, --k,
+                   --v, --log-gate, --theta, --beta, --householder, --strength and --scale, each of its own type and shape and by the
+                   name of Y with _d and that of the option: y_dq.npy, y_dlog_gate.npy. They are 0 where there is padding. Those of
+                   recurrent are made by the chunked form; a state that was read is constant, one that is left is not in the loss
+  --compare        run every form that the feature has, print how far they are apart by the row rule,
+                   |Y - Y'| / (4 u K max|V| (1 + sqrt n)), and exit with 1 if that is above 1 or a row holds information in one
+                   form and none in another; Y is that of the chosen form. The rows
+                   in double are those of the attention form: T^2 d operations a head
+
+Exit status: 0 done, 1 the forms disagree, 2 bad input, output that cannot be written, too little memory or rows that are not numbers,
+with one line that says what; then no output file is left behind.
+"""
+
+_INPUTS = {"--q": "queries", "--k": "keys", "--v": "values", "--log-gate": "log_gates", "--theta": "theta", "--beta": "beta",
+           "--householder": "householder", "--strength": "strengths"}  # the arguments of a call
+_CHOICES = {"--feature": ("power", "linear", "exponential", "random"),
+            "--form": ("auto", "attention", "recurrent", "chunked"), "--normalize": ("auto", "sum", "none"),
+            "--layout": ("bthd", "bhtd"), "--pairing": ("interleaved", "half-split")}  # the first is the default
+_LARGEST = 2**63 - 1
+_NUMBERS = {"--power": (1, 8, 2), "--features": (1, _LARGEST, 0), "--seed": (0, _LARGEST, 1), "--chunk": (1, _LARGEST, 0)}
+_FILES = ("--out", "--diagnostics", "--state-out")  # that are written
+_WITH_VALUE = {*_INPUTS, *_CHOICES, *_NUMBERS, *_FILES, "--lengths", "--scale", "--state-in", "--grad"}
+_FLAGS = {"--compare", "--delta-rule"}
+_NEEDS = {"--beta": "--theta", "--pairing": "--theta", "--strength": "--householder", "--householder": "--strength",
+          "--delta-rule": "--strength"}
+_SMALLEST_CHUNK = 48  # that the library chooses
+_MOST_BYTES = 2**32  # of states
+
+
+class BadInput(Exception):
+    """An option, a file or an array that the program cannot work with; its text names it and the values."""
+
+
+def fail(text: str) -> NoReturn:
+    raise BadInput(text)
+
+
+def _counted(count: int, one: str, several: str) -> str:
+    return f"{count} {one if count == 1 else several}"
+
+
+def _place(bad: np.ndarray) -> tuple[int, ...]:
+    """The first true entry."""
+    return tuple(map(int, np.argwhere(bad)[0]))
+
+
+def _whole_number(option: str, value: str, least: int, most: int) -> int:
+    if not re.fullmatch("-?[0-9]{1,20}", value) or not least <= int(value) <= most:
+        fail(f"{option} is {value}, must be a whole number of {least} {'or more' if most == _LARGEST else f'to {most}'}")
+    return int(value)
+
+
+class Options:
+    """The options of a command line, which go with each other. Raises `BadInput`."""
+
+    def __init__(self, words: Sequence[str]) -> None:
+        self.given: dict[str, str] = {}
+        rest = iter(words)
+        for option in rest:
+            if option not in _WITH_VALUE | _FLAGS:
+                fail(f"unknown option {option}; see sympow-attend --help")
+            if option in self:
+                fail(f"{option} is given twice")
+            self.given[option] = value = "" if option in _FLAGS else next(rest, "")
+            if option in _WITH_VALUE and (not value or value.startswith("--")):
+                fail(f"{option} needs a value" + (f", but is followed by '{value}'" if value else ""))
+        for option, names in _CHOICES.items():
+            if self.given.get(option, names[0]) not in names:
+                fail(f"{option} is {self.given[option]}, must be {', '.join(names[:-1])} or {names[-1]}")
+        self.feature, self.form, self.normalize, self.layout, self.pairing = (
+            self.given.get(option, names[0]) for option, names in _CHOICES.items())
+        self.power, self.features, self.seed, self.chunk = (
+            _whole_number(option, self.given[option], least, most) if option in self else default
+            for option, (least, most, default) in _NUMBERS.items())
+        scale = self.given.get("--scale", "1")
+        if not re.fullmatch(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?", scale) or math.isinf(float(scale)):
+            fail(f"--scale is {scale}, must be a finite number")
+        self.scale = float(scale)
+        self.power = 1 if self.feature == "linear" else self.power
+        self.is_nonnegative = self.feature in ("exponential", "random") or self.power % 2 == 0
+        self.divides = self.is_nonnegative if self.normalize == "auto" else self.normalize == "sum"
+        self.has_state = self.feature != "exponential" and ("--householder" not in self or self.power == 1)
+        self.has_state_file = "--state-in" in self or "--state-out" in self
+        self._check()
+
+    def __contains__(self, option: str) -> bool:
+        return option in self.given
+
+    def text(self, option: str) -> str:
+        """As it was given: "--q q.npy"."""
+        return f"{option} {self.given[option]}".rstrip()
+
+    def _check(self) -> None:
+        for option in ("--q", "--k", "--v", "--out"):
+            if option not in self:
+                fail(f"{option} is missing; see sympow-attend --help")
+        for option, needed in _NEEDS.items():
+            if option in self and needed not in self:
+                fail(f"{self.text(option)} needs {needed}")
+        if self.feature == "random" and "--features" not in self:
+            fail("--features is missing: --feature random needs to know how many")
+        feature = f"--feature {self.feature}" if "--feature" in self else "the default --feature power"
+        power = self.text("--power") if "--power" in self else feature
+        of_state = ["--state-in", "--state-out", *(["--form"] if self.form in ("recurrent", "chunked") else [])]
+        for options, is_refused, other in (
+                (["--householder"], "--theta" in self, "--theta: one transition acts on keys"),
+                (["--householder"], self.feature == "random", feature),
+                (["--power"], self.feature != "power", feature),
+                (["--features", "--seed"], self.feature != "random", feature),
+                (["--normalize"], self.normalize == "sum" and not self.is_nonnegative,
+                 f"{power}: scores of either sign give no distribution"),
+                (of_state, self.feature == "exponential", f"{feature}, which has no state; its form is attention"),
+                (of_state, not self.has_state, f"--householder and --power {self.power}: a chain moves states of --feature "
+                                               "linear or --power 1 only; its form here is attention"),
+                (of_state, self.form == "attention", "--form attention, which has no state")):
+            for option in options:
+                if is_refused and option in self:
+                    fail(f"{self.text(option)} does not go with {other}")
+
+    def explain(self, error: sympow.SympowError) -> str:
+        """What a call of the package says, with options in the place of its arguments."""
+        if isinstance(error, sympow.BadFile):
+            return f"--state-in {error}"
+        text = str(error)
+        for option, name in _INPUTS.items():
+            text = re.sub(f"(^|: ){name}\\b", lambda x: x[1] + self.text(option), text) if option in self else text
+        return f"{self.text('--state-in')}: {text}" if "--state-in" in self and "state" in text else text
+
+
+def _require_file(name: str, path: str) -> None:
+    if not os.path.exists(path):
+        fail(f"{name}: there is no such file")
+    if not os.path.isfile(path):
+        fail(f"{name}: is not a regular file")
+
+
+def read_npy(name: str, path: str, types: Sequence[str]) -> np.ndarray:
+    """The array in a file, of one of two types. Raises `BadInput`, before more memory is taken than the file is long."""
+    _require_file(name, path)
+    try:
+        with open(path, "rb") as file, warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            try:
+                if np.lib.format.read_magic(file) == (1, 0):
+                    shape, is_fortran, dtype = np.lib.format.read_array_header_1_0(file)
+                else:  # 3.0 has other names of records alone
+                    shape, is_fortran, dtype = np.lib.format.read_array_header_2_0(file)
+            except OSError:
+                raise
+            except Exception as error:  # numpy parses it as Python, which has many errors
+                fail(f"{name}: is not an npy file: {error}")
+            shape, type_ = tuple(map(int, shape)), dtype.str
+            if type_.startswith(">"):
+                fail(f"{name}: is big-endian ('{type_}'), must be little-endian; see numpy's astype")
+            if type_ not in types:
+                fail(f"{name}: entries are of type '{type_}', must be '{types[0]}' or '{types[1]}'")
+            if is_fortran and sum(n != 1 for n in shape) > 1:
+                fail(f"{name}: is in Fortran order, must be in C order; numpy's ascontiguousarray converts it")
+            if min(shape, default=0) < 0 or math.prod(n or 1 for n in shape) * dtype.itemsize > _LARGEST or len(shape) > 32:
+                fail(f"{name}: no array has the shape {shape} of {type_[1:]}")
+            needed, found = math.prod(shape) * dtype.itemsize, os.fstat(file.fileno()).st_size - file.tell()
+            if needed != found:
+                fail(f"{name}: shape {shape} of {type_[1:]} takes {needed} bytes, the file has {found} after its header")
+            return np.fromfile(file, dtype, math.prod(shape)).reshape(shape)
+    except OSError as error:
+        fail(f"{name}: cannot be read, {error.strerror}")
+
+
+class Problem:
+    """The arrays of a run, checked, with the sizes B, T, H, d and e. Raises `BadInput`."""
+
+    def __init__(self, options: Options) -> None:
+        self.options = options
+        self.files = {option: read_npy(options.text(option), options.given[option], ("<f4", "<f8"))
+                      for option in (*_INPUTS, "--grad") if option in options}
+        q, k, v = (self.files[option] for option in ("--q", "--k", "--v"))
+        Q, self.axes, self.dtype, self.type = options.text("--q"), q.ndim, q.dtype, q.dtype.str[1:]
+        for option in ("--k", "--v", "--householder", "--grad"):
+            if option in options and (x := self.files[option]).dtype != q.dtype:
+                fail(f"{options.text(option)}: is of type {x.dtype.str[1:]}, must be {self.type} as {Q} is")
+        if not 2 <= q.ndim <= 4:
+            fail(f"{Q}: shape is {q.shape}, must be (T, d), (H, T, d) or (B, T, H, d)")
+        if q.ndim != 4 and "--layout" in options:
+            fail(f"--layout does not go with {Q} of shape {q.shape}: it is the order of four axes")
+        for option, x in (("--q", q), ("--v", v)):
+            if x.shape[-1:] == (0,):
+                fail(f"{options.text(option)}: shape is {x.shape}, its last axis must be at least 1")
+        self.heads_first = q.ndim < 4 or options.layout == "bhtd"
+        self.B, self.T, self.H, self.d = self.view("--q").shape
+        Hk = self.view("--k").shape[2] if k.ndim == q.ndim > 2 else self.H
+        Hk = Hk if Hk > 0 and self.H % Hk == 0 else self.H
+        self.e, self.group = v.shape[-1] if v.ndim == q.ndim else self.d, self.H // max(Hk, 1)
+        heads = f", or with fewer heads, whose number divides H = {self.H}" if q.ndim > 2 else ""
+        if "--theta" in options and self.d % 2 != 0:
+            fail(f"{options.text('--theta')}: turns pairs, and the last axis of {Q} is odd, {self.d}")
+        for option, shape, why in (
+                ("--k", (Hk, self.d), f"that of {Q}{heads}"), ("--v", (Hk, self.e), "that of --k up to the last axis"),
+                ("--log-gate", (self.H,), "one number for each token and head of --q"),
+                ("--beta", (self.H,), "one number for each token and head of --q"),
+                ("--householder", (Hk, self.d), "that of --k"),
+                ("--strength", (Hk,), "one number for each token and head of --k"),
+                ("--grad", (self.H, self.e), "that of Y"), ("--theta", (self.d // 2,), "half of the last axis of --q")):
+            if option != "--theta":
+                shape = self.in_file(np.broadcast_to(0, (self.B, self.T, *shape))).shape
+            if option in options and self.files[option].shape != shape:
+                fail(f"{options.text(option)}: shape is {self.files[option].shape}, must be {shape}, {why}")
+        self.lengths = self._read_lengths() if "--lengths" in options else None
+        self.is_padding = np.arange(self.T) >= (np.full(self.B, self.T) if self.lengths is None else self.lengths)[:, None]
+        for option, x in self.files.items():  # padding may hold anything
+            good = x <= 0 if option == "--log-gate" else np.isfinite(x)
+            if option != "--theta":
+                good |= self.in_file(self.is_padding[(..., *(None,) * (2 if x.ndim == self.axes else 1))])
+            if not good.all():
+                fail(f"{options.text(option)}: entry {_place(~good)} is {x[_place(~good)]:g}, must be "
+                     f"{'a logarithm of at most 0' if option == '--log-gate' else 'finite'}")
+
+    def _read_lengths(self) -> np.ndarray:
+        given, name = self.options.given["--lengths"], self.options.text("--lengths")
+        if re.fullmatch("[0-9,]+", given):
+            lengths = np.array([_whole_number(name, number, 0, _LARGEST) for number in given.split(",")])
+        else:
+            lengths = read_npy(name, given, ("<i4", "<i8")).astype(np.int64)
+        if lengths.shape != (self.B,):
+            fail(f"{name}: {_counted(lengths.size, 'length is', 'lengths are')} given, in the shape {lengths.shape}, must be "
+                 f"{self.B}, one for each sequence")
+        for b, length in enumerate(lengths):
+            if not 0 <= length <= self.T:
+                fail(f"{name}: length {b} is {length}, must be 0 to T = {self.T}")
+        return lengths
+
+    def view(self, option: str) -> np.ndarray | None:
+        """An array as calls take it, [B, T, heads, n] or [B, T, heads]; None where there is none."""
+        x = self.files.get(option)
+        if x is None or option == "--theta":
+            return x
+        x = x[(None,) * (4 - self.axes)]
+        return x.swapaxes(1, 2) if self.heads_first else x
+
+    def in_file(self, x: np.ndarray) -> np.ndarray:
+        """An array of a call in the order of files."""
+        return (x.swapaxes(1, 2) if self.heads_first else x)[(0,) * (4 - self.axes)]
+
+
+class Output:
+    """A file that is to be written. Follows links; raises `BadInput` where it cannot be."""
+
+    def __init__(self, option: str, path: str, others: Sequence[Output]) -> None:
+        self.name, self.target = f"{option} {path}", os.path.realpath(path) + ("" if os.path.basename(path) else "/")
+        self.partial = f"{self.target}.partial-{secrets.token_hex(4)}"
+        folder = os.path.dirname(self.target)
+        is_open = os.path.abspath(path).startswith(("/dev/std", "/dev/fd/", "/proc/"))
+        for is_refused, reason in (
+                (os.path.isdir(self.target), "it is a directory"), (self.target.endswith("/"), "it names no file"),
+                (os.path.islink(self.target), "its links do not end"),
+                (is_open or os.path.exists(self.target) and not os.path.isfile(self.target), "it is not a regular file"),
+                (not os.path.isdir(folder), f"there is no folder {folder}"),
+                (not os.access(folder, os.W_OK), f"the folder {folder} takes no files")):
+            if is_refused:
+                fail(f"{self.name}: cannot be written, {reason}")
+        for other in others:
+            if self.target == other.target:
+                fail(f"{self.name}: is the same file as {other.name}")
+
+    def make(self, content: np.ndarray | sympow.State) -> None:
+        """Writes the file under its partial name, with the mode of the one it replaces."""
+        try:
+            with open(self.partial, "xb") as file:
+                if os.path.exists(self.target):
+                    shutil.copymode(self.target, self.partial)
+                if isinstance(content, np.ndarray):
+                    np.save(file, np.asarray(content, order="C"))
+            if isinstance(content, sympow.State):
+                content.save(self.partial)
+        except OSError as error:  # a `BadFile` is one
+            fail(f"{self.name}: cannot be written to its end, {error}")
+
+
+@contextlib.contextmanager
+def _signals_wait() -> Iterator[None]:
+    """Signals that end the program do so after the block."""
+    caught: list[int] = []
+    before = {number: signal.signal(number, lambda number, frame: caught.append(number))
+              for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP) if signal.getsignal(number) != signal.SIG_IGN}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+        if caught:
+            os.kill(os.getpid(), caught[0])
+
+
+def _print(text: str) -> None:
+    try:
+        if sys.stdout is None:  # it was closed before the program began
+            raise OSError
+        print(text, end="", flush=True)
+    except OSError:
+        sys.stdout = None  # or Python would try again as it ends
+        fail("standard output: cannot be written to its end")
+
+
+def write_all(contents: dict[Output, np.ndarray | sympow.State], text: str) -> None:
+    """Writes all files and prints the text; where it raises `BadInput` it leaves none of the files."""
+    made: list[str] = []
+    with _signals_wait():
+        try:
+            for output, content in contents.items():
+                made.append(output.partial)
+                output.make(content)
+            _print(text)
+            for n, output in enumerate(contents):
+                os.replace(output.partial, output.target)
+                made[n] = output.target
+        except BaseException as error:
+            for path in made:
+                with contextlib.suppress(OSError):
+                    os.remove(path)
+            if isinstance(error, OSError):
+                fail(f"{output.name}: cannot be written, {error}")
+            raise
+
+
+def compare(problem: Problem, inputs: dict[str, Any], run: Callable[..., tuple[np.ndarray, sympow.Diagnostics]],
+            before: np.ndarray | None) -> tuple[list[str], bool]:
+    """Says how far the forms are apart by the row rule, |Y - Y'| / (4 u K max|V| (1 + √n)), and whether they agree. `run` calls
+    one; `before` are the tokens in states. The measure is the attention form in double; after states, the recurrent form."""
+    options, info, is_row = problem.options, np.finfo(problem.dtype), ~problem.is_padding[..., None]
+    unit, least, most = float(info.eps) / 2, 2 * float(info.tiny), float(info.max)
+    forms = {"attention": math.inf} if before is None else {}  # and the tokens of each between updates of its state
+    if options.has_state:
+        forms |= {"chunked": options.chunk or min(_SMALLEST_CHUNK, max(problem.T, 1)), "recurrent": 1}
+    if "--theta" in options or "--householder" in options:  # keys move on token by token
+        forms = dict.fromkeys(forms, 1)
+    sides = {form: run(form, inputs) for form in forms}
+    rows, said = sides["attention" if before is None else "recurrent"]
+    if before is None and problem.dtype != np.float64:
+        rows, said = run("attention", {name: x.astype(np.float64) if isinstance(x, np.ndarray) and x.dtype == problem.dtype else x
+                                       for name, x in inputs.items()})
+    # Condition, window and largest value.
+    denominator = np.exp(said.log_sum)
+    condition = said.condition * (1 if options.divides else denominator)
+    if inputs["householder"] is not None:  # weights are those of keys as given
+        condition *= np.cumprod(np.maximum(1, abs(1 - _steps(inputs))), axis=1).repeat(problem.group, axis=2)
+    gates = np.ones(condition.shape) if inputs["log_gates"] is None else np.exp(inputs["log_gates"].astype(float))
+    window, last = np.empty_like(condition), 0 if before is None else before
+    for t in range(problem.T):
+        window[:, t] = last = 1 + gates[:, t] * last
+    sizes = np.where(is_row[..., None], abs(inputs["values"]), 0).max(axis=3)
+    largest = sizes.max(axis=1, initial=0, keepdims=True).repeat(problem.group, axis=2).astype(float)
+    if before is not None:  # |Y_i| is at most K_i max|V|, earlier values included
+        bound = abs(rows).max(axis=3) / condition
+        bound[~(np.isfinite(bound) & is_row & (before > 0)[:, None])] = 0
+        largest = np.maximum(largest, bound.max(axis=1, initial=0, keepdims=True))
+
+    def is_degenerate(unit: float) -> np.ndarray:
+        return (denominator == 0) | (condition * (16 * unit) >= 1)
+
+    # Rows that every form must see alike: those that say something, and not just barely, in the range of the type.
+    flags, size = np.sum([of.is_degenerate for _, of in sides.values()], axis=0), condition * largest
+    says_little, fits = is_degenerate(2 * unit), (least <= size) & (size <= most) & (largest >= 1024 * least)
+    to_some = is_row & (0 < flags) & (flags < len(sides)) & ~(says_little & ~is_degenerate(unit / 2))
+    without = is_row & ~to_some & says_little & options.divides
+    is_exact = (size == 0) & (rows == 0).all(axis=3)
+    beyond = is_row & ~to_some & ~without & ~(fits & np.isfinite(rows).all(axis=3)) & ~is_exact
+    kept = is_row & ~(to_some | without | beyond | (is_degenerate(unit) & options.divides))
+
+    def ratio(a: np.ndarray, b: np.ndarray, tokens: float) -> float:
+        """That of the worst row. Fast gates cut chunks into pieces of at least 8 tokens, in double up to four to a window."""
+        pieces = np.minimum(window / 8, 4 if unit < 1e-10 else 2 / 27) if 1 < tokens < math.inf else 0
+        allowed = 4 * unit * (1 + np.sqrt(np.maximum(window / tokens, pieces))) * condition * largest
+        difference = abs(a.astype(float) - b).max(axis=3)
+        ratios = np.where(difference == 0, 0, np.nan_to_num(difference / allowed, nan=math.inf, posinf=math.inf))
+        return float(ratios[kept].max(initial=0))
+
+    from_reference = {form: ratio(sides[form][0], rows, tokens) for form, tokens in forms.items() if before is None}
+    between = [ratio(sides[a][0], sides[b][0], min(forms[a], forms[b])) for a, b in itertools.combinations(forms, 2)]
+    is_finite = all(np.isfinite(y[~problem.is_padding]).all() for y, _ in sides.values())
+    worst = max([*from_reference.values(), *between, math.inf if options.divides and not is_finite else 0])
+    agree = worst <= 1 and not to_some.any()
+    lines = ["recurrent and chunked from --state-in"] if before is not None else []
+    lines += ["attention   gives the rows in double" if form == "attention" and problem.dtype == np.float64 else
+              f"{form:10} {x:8.3f} from the rows in double" for form, x in from_reference.items()]
+    lines.append(f"largest    {worst:8.3f} by the row rule: the forms {'agree' if agree else 'DISAGREE'}")
+    for found, one, several in (
+            (to_some, "row holds information in one form and none in another", "rows hold information in one form and none in another"),
+            (without, "row holds no information and was not compared", "rows hold no information and were not compared"),
+            (beyond, "row leaves the range of the type and was not compared", "rows leave the range of the type and were not compared")):
+        if found.any():
+            lines.append(f"{_counted(int(found.sum()), one, several)}, of {problem.H * int(is_row.sum())}")
+    return lines, agree
+
+
+def _steps(inputs: dict[str, Any]) -> np.ndarray:
+    """β |w|² of every token and head of keys."""
+    return inputs["strengths"] * np.square(inputs["householder"].astype(float)).sum(axis=3)
+
+
+def _growth(problem: Problem, inputs: dict[str, Any]) -> str:
+    """At how many tokens a chain can make a key longer, and the remedy; nothing if at none."""
+    if inputs["householder"] is None:
+        return ""
+    steps = _steps(inputs)[~problem.is_padding]
+    growing = int(np.sum(~((0 <= steps) & (steps <= 2 + 16 * float(np.finfo(problem.dtype).eps)))))
+    return "" if growing == 0 else (
+        f"{growing} of {_counted(steps.size, 'step', 'steps')} of the chain "
+        f"{'makes keys grow, its' if growing == 1 else 'make keys grow, their'} ST |w|^2 is not in [0, 2]; it is with "
+        "W / np.linalg.norm(W, axis=-1, keepdims=True) and np.clip(ST, 0, 2)")
+
+
+def _require_small_states(problem: Problem) -> None:
+    """Refuses states of more than 4 GiB before they are made."""
+    options = problem.options
+    D = options.features or math.comb(problem.d + options.power - 1, options.power)
+    states = problem.B * problem.H if options.has_state_file else 1
+    needed = states * D * (problem.e + 1) * problem.dtype.itemsize + 8 * options.features * problem.d
+    if needed > _MOST_BYTES and options.features:
+        fail(f"--features {options.features}: projections and states take {needed} bytes, must be at most {_MOST_BYTES}")
+    if needed > _MOST_BYTES and (options.form in ("recurrent", "chunked") or options.has_state_file or "--compare" in options):
+        fail(f"P = {options.power} on d = {problem.d} and e = {problem.e} needs D = {D}: states take {needed} bytes, must be at "
+             f"most {_MOST_BYTES}; --form attention needs none, without --compare and state files")
+
+
+def _apply_delta_rule(problem: Problem, inputs: dict[str, Any]) -> None:
+    """Multiplies values by strengths."""
+    inputs["values"] = inputs["values"] * inputs["strengths"].astype(problem.dtype)[..., None]
+    bad = problem.in_file(~(np.isfinite(inputs["values"]) | problem.is_padding[..., None, None]))
+    if bad.any():
+        fail(f"{problem.options.text('--strength')}: times entry {_place(bad)} of {problem.options.text('--v')} is beyond the "
+             f"range of {problem.type}")
+
+
+def _gradients(problem: Problem, found: dict[str, Any], inputs: dict[str, Any]) -> dict[str, np.ndarray]:
+    """The gradient in every array that was given and in --scale, by option, as in files. Raises `BadInput` for NaN."""
+    options, dv = problem.options, found["values"]
+    if "--delta-rule" in options:  # values are β v: dβ has v·dV besides, and dv = β dV
+        of_pairs = np.where(problem.is_padding[..., None, None], 0, problem.view("--v").astype(float) * dv)
+        found["strengths"] += of_pairs.sum(axis=3).astype(found["strengths"].dtype)
+        strengths = np.where(problem.is_padding[..., None], 0, inputs["strengths"])
+        found["values"] = dv * strengths.astype(problem.dtype)[..., None]
+    gradients = {option: found[name] if option == "--theta" else problem.in_file(found[name])
+                 for option, name in _INPUTS.items() if option in options}
+    if "--scale" in options:
+        gradients["--scale"] = np.array(found["scale"])
+    for option, x in gradients.items():
+        if np.isnan(x).any():
+            fail(f"the gradient of {options.text(option)}: entry {_place(np.isnan(x))} is not a number though the input is "
+                 f"finite, what it is made of leaves the range of {problem.type}")
+    return gradients
+
+
+def _describe(problem: Problem, form: str) -> list[str]:
+    options, axes = problem.options, ("(T, d)", "(H, T, d)", "(B, H, T, d)" if problem.heads_first else "(B, T, H, d)")
+    of = {"power": f" {options.power}", "random": f" {options.features}"}.get(options.feature, "")
+    q, k, v = (problem.files[option].shape for option in ("--q", "--k", "--v"))
+    lines = [f"{options.feature}{of}, {_counted(problem.B * problem.H, 'head', 'heads')} of "
+             f"{_counted(problem.T, 'token', 'tokens')}, d = {problem.d}, e = {problem.e}, "
+             f"{'float' if problem.type == 'f4' else 'double'}, {form} form",
+             f"Q is {axes[problem.axes - 2]} = {q}, K {k}, V {v}"]
+    if problem.lengths is not None:
+        lines.append(f"the longest sequence has {_counted(max(problem.lengths), 'token', 'tokens')}, the rest is padding")
+    return lines
+
+
+def _run(options: Options) -> int:
+    problem, written, contents = Problem(options), {}, {}
+    _require_small_states(problem)
+    if "--state-in" in options:
+        _require_file(options.text("--state-in"), options.given["--state-in"])
+    stem, extension = os.path.splitext(options.given["--out"])
+    paths = {option: f"{stem}_d{option[2:].replace('-', '_')}{extension}"
+             for option in (*_INPUTS, "--scale") if option in options and "--grad" in options}
+    for option, path in ((x, options.given[x]) for x in _FILES if x in options):
+        written[option] = Output(option, path, list(written.values()))
+    for option, path in paths.items():
+        written[option] = Output("gradient", path, list(written.values()))
+
+    inputs: dict[str, Any] = {name: problem.view(option) for option, name in _INPUTS.items()} | {"lengths": problem.lengths}
+    if "--delta-rule" in options:
+        _apply_delta_rule(problem, inputs)
+    form = "attention" if not options.has_state else options.form.replace("auto", "automatic")
+    settings = dict(scores=options.feature.replace("linear", "power"), power=options.power, chunk=options.chunk, threads=1,
+                    normalisation="normalised" if options.divides else "unnormalised", scale=options.scale,
+                    pairing=options.pairing.replace("-", "_"), features=options.features, seed=options.seed)
+    attention, state, lines, agree = sympow.Attention(form=form, **settings), None, [], True
+    if options.has_state_file:
+        form = "chunked" if form == "automatic" else form  # which the library then takes
+        state = sympow.State(attention, problem.B, problem.H, problem.d, problem.e, problem.dtype)
+    if "--state-in" in options:
+        state.load(options.given["--state-in"])
+    if "--compare" in options:
+        resumed = state if "--state-in" in options else None
+        before = None if resumed is None else np.array([[float(resumed.tokens(b, h)) for h in range(problem.H)]
+                                                        for b in range(problem.B)])
+
+        def run(form: str, inputs: dict[str, Any]) -> tuple[np.ndarray, sympow.Diagnostics]:
+            of_form, start = sympow.Attention(form=form, **settings), None if resumed is None else resumed.copy()
+            said = of_form.diagnose(**inputs, state=start)
+            return of_form(**inputs, state=start), said
+
+        lines, agree = compare(problem, inputs, run, before)
+    if paths:
+        found = attention.vjp(problem.view("--grad"), **inputs, state=state)._asdict()
+        contents |= {written[option]: x for option, x in _gradients(problem, found, inputs).items()}
+    beyond = sum(int(np.isinf(x).sum()) for x in contents.values())
+    if "--diagnostics" in options:
+        said = attention.diagnose(**inputs, state=state)
+        contents[written["--diagnostics"]] = problem.in_file(np.stack(said, axis=-1).astype(np.float64))
+    y = attention(**inputs, state=state)
+    contents[written["--out"]] = problem.in_file(y)
+    if "--state-out" in options:
+        contents[written["--state-out"]] = state
+    growth, is_nan = _growth(problem, inputs), problem.in_file(np.isnan(y).all(axis=3))
+    if is_nan.any():
+        q, k, v = (options.text(option) for option in ("--q", "--k", "--v"))
+        fail(f"--scale is {options.scale:g}: row {_place(is_nan)} of Y is not a number though {q}, {k} and {v} are finite, its "
+             f"scores leave the range of {problem.type}" + (f"; {growth}" if growth else ""))
+    lines = [*_describe(problem, form), "gradients in " + ", ".join(paths.values()) if paths else "", growth] + [
+        f"{_counted(count, one, several)} beyond the range of the type" if count else ""
+        for count, one, several in ((int(np.sum(~np.isfinite(y))), "entry of Y is", "entries of Y are"),
+                                    (beyond, "entry of gradients is", "entries of gradients are"))] + lines
+    write_all(contents, "".join(line + "\n" for line in lines if line))
+    return 0 if agree else 1
+
+
+def main(argv: Sequence[str]) -> int:
+    """Runs the program on the words of a command line; returns its exit status."""
+    try:
+        if "--help" in argv or "-h" in argv:
+            _print(USAGE)
+            return 0
+        options = Options(argv)
+        with np.errstate(all="ignore"):
+            return _run(options)
+    except MemoryError:
+        text = "there is not enough memory for these arrays"
+    except BadInput as error:
+        text = str(error)
+    except sympow.SympowError as error:
+        text = options.explain(error)
+    if sys.stderr is not None:
+        print("sympow-attend:", re.sub(r"[\x00-\x1f\x7f]", "?", text), file=sys.stderr)
+    return 2
