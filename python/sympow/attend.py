@@ -12,7 +12,7 @@ import shutil
 import signal
 import sys
 import warnings
-from typing import Any, Callable, Iterator, NoReturn, Sequence
+from typing import Any, Callable, NoReturn, Sequence
 
 import numpy as np
 
@@ -92,7 +92,6 @@ _FLAGS = {"--compare", "--delta-rule"}
 _NEEDS = {"--beta": "--theta", "--pairing": "--theta", "--strength": "--householder", "--householder": "--strength",
           "--delta-rule": "--strength"}
 _SMALLEST_CHUNK = 48  # that the library chooses
-_MOST_BYTES = 2**32  # of states
 
 
 class BadInput(Exception):
@@ -103,13 +102,14 @@ def fail(text: str) -> NoReturn:
     raise BadInput(text)
 
 
-def _counted(count: int, one: str, several: str) -> str:
-    return f"{count} {one if count == 1 else several}"
+def _counted(count: int, one: str, several: str = "") -> str:
+    return f"{count} {one if count == 1 else several or one + 's'}"
 
 
-def _place(bad: np.ndarray) -> tuple[int, ...]:
-    """The first true entry."""
-    return tuple(map(int, np.argwhere(bad)[0]))
+def _refuse_any(bad: np.ndarray, text: Callable[[tuple[int, ...]], str]) -> None:
+    """Fails with the place of the first bad entry, if there is one."""
+    for place in np.argwhere(bad)[:1]:
+        fail(text(tuple(map(int, place))))
 
 
 def _whole_number(option: str, value: str, least: int, most: int) -> int:
@@ -143,8 +143,7 @@ class Options:
         scale = self.given.get("--scale", "1")
         if not re.fullmatch(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?", scale) or math.isinf(float(scale)):
             fail(f"--scale is {scale}, must be a finite number")
-        self.scale = float(scale)
-        self.power = 1 if self.feature == "linear" else self.power
+        self.scale, self.power = float(scale), 1 if self.feature == "linear" else self.power
         self.is_nonnegative = self.feature in ("exponential", "random") or self.power % 2 == 0
         self.divides = self.is_nonnegative if self.normalize == "auto" else self.normalize == "sum"
         self.has_state = self.feature != "exponential" and ("--householder" not in self or self.power == 1)
@@ -159,79 +158,54 @@ class Options:
         return f"{option} {self.given[option]}".rstrip()
 
     def _check(self) -> None:
-        for option in ("--q", "--k", "--v", "--out"):
+        for option in ("--q", "--k", "--v", "--out", *(["--features"] if self.feature == "random" else [])):
             if option not in self:
                 fail(f"{option} is missing; see sympow-attend --help")
         for option, needed in _NEEDS.items():
             if option in self and needed not in self:
                 fail(f"{self.text(option)} needs {needed}")
-        if self.feature == "random" and "--features" not in self:
-            fail("--features is missing: --feature random needs to know how many")
         feature = f"--feature {self.feature}" if "--feature" in self else "the default --feature power"
         power = self.text("--power") if "--power" in self else feature
         of_state = ["--state-in", "--state-out", *(["--form"] if self.form in ("recurrent", "chunked") else [])]
-        for options, is_refused, other in (
-                (["--householder"], "--theta" in self, "--theta: one transition acts on keys"),
-                (["--householder"], self.feature == "random", feature),
-                (["--power"], self.feature != "power", feature),
-                (["--features", "--seed"], self.feature != "random", feature),
-                (["--normalize"], self.normalize == "sum" and not self.is_nonnegative,
+        for is_refused, options, other in (
+                ("--theta" in self, ["--householder"], "--theta: one transition acts on keys"),
+                (self.feature == "random", ["--householder"], feature),
+                (self.feature != "power", ["--power"], feature),
+                (self.feature != "random", ["--features", "--seed"], feature),
+                (self.normalize == "sum" and not self.is_nonnegative, ["--normalize"],
                  f"{power}: scores of either sign give no distribution"),
-                (of_state, self.feature == "exponential", f"{feature}, which has no state; its form is attention"),
-                (of_state, not self.has_state, f"--householder and --power {self.power}: a chain moves states of --feature "
-                                               "linear or --power 1 only; its form here is attention"),
-                (of_state, self.form == "attention", "--form attention, which has no state")):
+                (self.feature == "exponential", of_state, f"{feature}, which has no state; its form is attention"),
+                (not self.has_state, of_state, f"--householder and --power {self.power}: such a chain has no state, but those of "
+                                               "--feature linear and --power 1 have one"),
+                (self.form == "attention", of_state, "--form attention, which has no state")):
             for option in options:
                 if is_refused and option in self:
                     fail(f"{self.text(option)} does not go with {other}")
 
-    def explain(self, error: sympow.SympowError) -> str:
-        """What a call of the package says, with options in the place of its arguments."""
-        if isinstance(error, sympow.BadFile):
-            return f"--state-in {error}"
-        text = str(error)
-        for option, name in _INPUTS.items():
-            text = re.sub(f"(^|: ){name}\\b", lambda x: x[1] + self.text(option), text) if option in self else text
-        return f"{self.text('--state-in')}: {text}" if "--state-in" in self and "state" in text else text
-
-
-def _require_file(name: str, path: str) -> None:
-    if not os.path.exists(path):
-        fail(f"{name}: there is no such file")
-    if not os.path.isfile(path):
-        fail(f"{name}: is not a regular file")
-
 
 def read_npy(name: str, path: str, types: Sequence[str]) -> np.ndarray:
     """The array in a file, of one of two types. Raises `BadInput`, before more memory is taken than the file is long."""
-    _require_file(name, path)
+    if not os.path.isfile(path):
+        fail(f"{name}: {'is not a regular file' if os.path.exists(path) else 'there is no such file'}")
     try:
         with open(path, "rb") as file, warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            try:
-                if np.lib.format.read_magic(file) == (1, 0):
-                    shape, is_fortran, dtype = np.lib.format.read_array_header_1_0(file)
-                else:  # 3.0 has other names of records alone
-                    shape, is_fortran, dtype = np.lib.format.read_array_header_2_0(file)
-            except OSError:
-                raise
-            except Exception as error:  # numpy parses it as Python, which has many errors
-                fail(f"{name}: is not an npy file: {error}")
-            shape, type_ = tuple(map(int, shape)), dtype.str
-            if type_.startswith(">"):
-                fail(f"{name}: is big-endian ('{type_}'), must be little-endian; see numpy's astype")
-            if type_ not in types:
-                fail(f"{name}: entries are of type '{type_}', must be '{types[0]}' or '{types[1]}'")
+            read_header = np.lib.format.read_array_header_2_0  # 3.0 has other names of records alone
+            if np.lib.format.read_magic(file) == (1, 0):
+                read_header = np.lib.format.read_array_header_1_0
+            shape, is_fortran, dtype = read_header(file)
+            if dtype.str not in types:
+                fail(f"{name}: entries are of type '{dtype.str}', must be '{types[0]}' or '{types[1]}'; see numpy's astype")
             if is_fortran and sum(n != 1 for n in shape) > 1:
                 fail(f"{name}: is in Fortran order, must be in C order; numpy's ascontiguousarray converts it")
-            if min(shape, default=0) < 0 or math.prod(n or 1 for n in shape) * dtype.itemsize > _LARGEST or len(shape) > 32:
-                fail(f"{name}: no array has the shape {shape} of {type_[1:]}")
             needed, found = math.prod(shape) * dtype.itemsize, os.fstat(file.fileno()).st_size - file.tell()
             if needed != found:
-                fail(f"{name}: shape {shape} of {type_[1:]} takes {needed} bytes, the file has {found} after its header")
-            return np.fromfile(file, dtype, math.prod(shape)).reshape(shape)
-    except OSError as error:
-        fail(f"{name}: cannot be read, {error.strerror}")
+                fail(f"{name}: shape {shape} of {dtype.str[1:]} takes {needed} bytes, the file has {found} after its header")
+            return np.fromfile(file, dtype, math.prod(shape)).reshape(tuple(map(int, shape)))
+    except (BadInput, MemoryError):
+        raise
+    except Exception as error:  # numpy parses the header as Python, which has many errors
+        fail(f"{name}: is not an npy file that can be read: {error}")
 
 
 class Problem:
@@ -243,58 +217,49 @@ class Problem:
                       for option in (*_INPUTS, "--grad") if option in options}
         q, k, v = (self.files[option] for option in ("--q", "--k", "--v"))
         Q, self.axes, self.dtype, self.type = options.text("--q"), q.ndim, q.dtype, q.dtype.str[1:]
-        for option in ("--k", "--v", "--householder", "--grad"):
-            if option in options and (x := self.files[option]).dtype != q.dtype:
-                fail(f"{options.text(option)}: is of type {x.dtype.str[1:]}, must be {self.type} as {Q} is")
         if not 2 <= q.ndim <= 4:
             fail(f"{Q}: shape is {q.shape}, must be (T, d), (H, T, d) or (B, T, H, d)")
         if q.ndim != 4 and "--layout" in options:
             fail(f"--layout does not go with {Q} of shape {q.shape}: it is the order of four axes")
-        for option, x in (("--q", q), ("--v", v)):
-            if x.shape[-1:] == (0,):
-                fail(f"{options.text(option)}: shape is {x.shape}, its last axis must be at least 1")
         self.heads_first = q.ndim < 4 or options.layout == "bhtd"
         self.B, self.T, self.H, self.d = self.view("--q").shape
         Hk = self.view("--k").shape[2] if k.ndim == q.ndim > 2 else self.H
         Hk = Hk if Hk > 0 and self.H % Hk == 0 else self.H
         self.e, self.group = v.shape[-1] if v.ndim == q.ndim else self.d, self.H // max(Hk, 1)
+        if min(self.d, self.e) == 0 or "--theta" in options and self.d % 2 != 0:
+            fail(f"{Q}: its last axis is {self.d} and that of --v {self.e}, must be at least 1, and that of --q even with --theta")
         heads = f", or with fewer heads, whose number divides H = {self.H}" if q.ndim > 2 else ""
-        if "--theta" in options and self.d % 2 != 0:
-            fail(f"{options.text('--theta')}: turns pairs, and the last axis of {Q} is odd, {self.d}")
-        for option, shape, why in (
+        of_queries, of_keys = "one number for each token and head of --q", "one number for each token and head of --k"
+        for option, of_token, why in (
                 ("--k", (Hk, self.d), f"that of {Q}{heads}"), ("--v", (Hk, self.e), "that of --k up to the last axis"),
-                ("--log-gate", (self.H,), "one number for each token and head of --q"),
-                ("--beta", (self.H,), "one number for each token and head of --q"),
-                ("--householder", (Hk, self.d), "that of --k"),
-                ("--strength", (Hk,), "one number for each token and head of --k"),
-                ("--grad", (self.H, self.e), "that of Y"), ("--theta", (self.d // 2,), "half of the last axis of --q")):
-            if option != "--theta":
-                shape = self.in_file(np.broadcast_to(0, (self.B, self.T, *shape))).shape
-            if option in options and self.files[option].shape != shape:
-                fail(f"{options.text(option)}: shape is {self.files[option].shape}, must be {shape}, {why}")
-        self.lengths = self._read_lengths() if "--lengths" in options else None
+                ("--log-gate", (self.H,), of_queries), ("--beta", (self.H,), of_queries),
+                ("--householder", (Hk, self.d), "that of --k"), ("--strength", (Hk,), of_keys),
+                ("--grad", (self.H, self.e), "that of Y"), ("--theta", None, "half of the last axis of --q")):
+            if (x := self.files.get(option)) is None:
+                continue
+            shape = (self.d // 2,) if of_token is None else self.in_file(np.broadcast_to(0, (self.B, self.T, *of_token))).shape
+            if x.shape != shape:
+                fail(f"{options.text(option)}: shape is {x.shape}, must be {shape}, {why}")
+            if of_token is not None and len(of_token) == 2 and x.dtype != q.dtype:
+                fail(f"{options.text(option)}: is of type {x.dtype.str[1:]}, must be {self.type} as {Q} is")
+        self.lengths = None
+        if "--lengths" in options:
+            given, name = options.given["--lengths"], options.text("--lengths")
+            if re.fullmatch("[0-9,]+", given):
+                self.lengths = np.array([_whole_number(name, number, 0, _LARGEST) for number in given.split(",")])
+            else:
+                self.lengths = read_npy(name, given, ("<i4", "<i8")).astype(np.int64)
+            if self.lengths.shape != (self.B,):
+                fail(f"{name}: lengths are of shape {self.lengths.shape}, must be {(self.B,)}, one for each sequence")
+            _refuse_any((self.lengths < 0) | (self.lengths > self.T),
+                        lambda at: f"{name}: length {at[0]} is {self.lengths[at]}, must be 0 to T = {self.T}")
         self.is_padding = np.arange(self.T) >= (np.full(self.B, self.T) if self.lengths is None else self.lengths)[:, None]
         for option, x in self.files.items():  # padding may hold anything
             good = x <= 0 if option == "--log-gate" else np.isfinite(x)
             if option != "--theta":
-                good |= self.in_file(self.is_padding[(..., *(None,) * (2 if x.ndim == self.axes else 1))])
-            if not good.all():
-                fail(f"{options.text(option)}: entry {_place(~good)} is {x[_place(~good)]:g}, must be "
-                     f"{'a logarithm of at most 0' if option == '--log-gate' else 'finite'}")
-
-    def _read_lengths(self) -> np.ndarray:
-        given, name = self.options.given["--lengths"], self.options.text("--lengths")
-        if re.fullmatch("[0-9,]+", given):
-            lengths = np.array([_whole_number(name, number, 0, _LARGEST) for number in given.split(",")])
-        else:
-            lengths = read_npy(name, given, ("<i4", "<i8")).astype(np.int64)
-        if lengths.shape != (self.B,):
-            fail(f"{name}: {_counted(lengths.size, 'length is', 'lengths are')} given, in the shape {lengths.shape}, must be "
-                 f"{self.B}, one for each sequence")
-        for b, length in enumerate(lengths):
-            if not 0 <= length <= self.T:
-                fail(f"{name}: length {b} is {length}, must be 0 to T = {self.T}")
-        return lengths
+                good |= self.in_file(self.is_padding[(..., *(None,) * (x.ndim - self.axes + 2))])
+            needed = "a logarithm of at most 0" if option == "--log-gate" else "finite"
+            _refuse_any(~good, lambda at: f"{options.text(option)}: entry {at} is {x[at]:g}, must be {needed}")
 
     def view(self, option: str) -> np.ndarray | None:
         """An array as calls take it, [B, T, heads, n] or [B, T, heads]; None where there is none."""
@@ -314,48 +279,27 @@ class Output:
 
     def __init__(self, option: str, path: str, others: Sequence[Output]) -> None:
         self.name, self.target = f"{option} {path}", os.path.realpath(path) + ("" if os.path.basename(path) else "/")
-        self.partial = f"{self.target}.partial-{secrets.token_hex(4)}"
-        folder = os.path.dirname(self.target)
+        self.partial, folder = f"{self.target}.partial-{secrets.token_hex(4)}", os.path.dirname(self.target)
         is_open = os.path.abspath(path).startswith(("/dev/std", "/dev/fd/", "/proc/"))
         for is_refused, reason in (
                 (os.path.isdir(self.target), "it is a directory"), (self.target.endswith("/"), "it names no file"),
                 (os.path.islink(self.target), "its links do not end"),
                 (is_open or os.path.exists(self.target) and not os.path.isfile(self.target), "it is not a regular file"),
                 (not os.path.isdir(folder), f"there is no folder {folder}"),
-                (not os.access(folder, os.W_OK), f"the folder {folder} takes no files")):
+                (not os.access(folder, os.W_OK), f"the folder {folder} takes no files"),
+                *((self.target == other.target, f"it is the same file as {other.name}") for other in others)):
             if is_refused:
                 fail(f"{self.name}: cannot be written, {reason}")
-        for other in others:
-            if self.target == other.target:
-                fail(f"{self.name}: is the same file as {other.name}")
 
     def make(self, content: np.ndarray | sympow.State) -> None:
-        """Writes the file under its partial name, with the mode of the one it replaces."""
-        try:
-            with open(self.partial, "xb") as file:
-                if os.path.exists(self.target):
-                    shutil.copymode(self.target, self.partial)
-                if isinstance(content, np.ndarray):
-                    np.save(file, np.asarray(content, order="C"))
-            if isinstance(content, sympow.State):
-                content.save(self.partial)
-        except OSError as error:  # a `BadFile` is one
-            fail(f"{self.name}: cannot be written to its end, {error}")
-
-
-@contextlib.contextmanager
-def _signals_wait() -> Iterator[None]:
-    """Signals that end the program do so after the block."""
-    caught: list[int] = []
-    before = {number: signal.signal(number, lambda number, frame: caught.append(number))
-              for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP) if signal.getsignal(number) != signal.SIG_IGN}
-    try:
-        yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
-        if caught:
-            os.kill(os.getpid(), caught[0])
+        """Writes the file under its partial name, with the mode of the one that it replaces."""
+        with open(self.partial, "xb") as file:
+            if os.path.exists(self.target):
+                shutil.copymode(self.target, self.partial)
+            if isinstance(content, np.ndarray):
+                np.save(file, np.asarray(content, order="C"))
+        if isinstance(content, sympow.State):
+            content.save(self.partial)
 
 
 def _print(text: str) -> None:
@@ -369,30 +313,37 @@ def _print(text: str) -> None:
 
 
 def write_all(contents: dict[Output, np.ndarray | sympow.State], text: str) -> None:
-    """Writes all files and prints the text; where it raises `BadInput` it leaves none of the files."""
-    made: list[str] = []
-    with _signals_wait():
-        try:
-            for output, content in contents.items():
-                made.append(output.partial)
-                output.make(content)
-            _print(text)
-            for n, output in enumerate(contents):
-                os.replace(output.partial, output.target)
-                made[n] = output.target
-        except BaseException as error:
-            for path in made:
-                with contextlib.suppress(OSError):
-                    os.remove(path)
-            if isinstance(error, OSError):
-                fail(f"{output.name}: cannot be written, {error}")
-            raise
+    """Writes all files and prints the text, or leaves none of the files and raises `BadInput`. Signals wait until then."""
+    caught, made = [], []
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        if signal.getsignal(number) != signal.SIG_IGN:
+            signal.signal(number, lambda number, frame: caught.append(number))
+    try:
+        for output, content in contents.items():
+            made.append(output.partial)
+            output.make(content)
+        _print(text)
+        for n, output in enumerate(contents):
+            os.replace(output.partial, output.target)
+            made[n] = output.target
+    except BaseException as error:
+        for path in made:
+            with contextlib.suppress(OSError):
+                os.remove(path)
+        if isinstance(error, OSError):  # as a `BadFile` is
+            fail(f"{output.name}: cannot be written to its end, {error}")
+        raise
+    finally:
+        for number in caught:
+            signal.signal(number, signal.SIG_DFL)
+            os.kill(os.getpid(), number)
 
 
-def compare(problem: Problem, inputs: dict[str, Any], run: Callable[..., tuple[np.ndarray, sympow.Diagnostics]],
+def compare(problem: Problem, inputs: dict[str, Any], steps: np.ndarray, run: Callable[..., Any],
             before: np.ndarray | None) -> tuple[list[str], bool]:
-    """Says how far the forms are apart by the row rule, |Y - Y'| / (4 u K max|V| (1 + √n)), and whether they agree. `run` calls
-    one; `before` are the tokens in states. The measure is the attention form in double; after states, the recurrent form."""
+    """Says how far the forms are apart by the row rule, |Y - Y'| / (4 u K max|V| (1 + √n)), and whether they agree. `steps`
+    are β |w|² of a chain; `run` gives rows and diagnostics of a form; `before` are the tokens in states. The measure is the
+    attention form in double; after states, the recurrent form."""
     options, info, is_row = problem.options, np.finfo(problem.dtype), ~problem.is_padding[..., None]
     unit, least, most = float(info.eps) / 2, 2 * float(info.tiny), float(info.max)
     forms = {"attention": math.inf} if before is None else {}  # and the tokens of each between updates of its state
@@ -402,20 +353,20 @@ def compare(problem: Problem, inputs: dict[str, Any], run: Callable[..., tuple[n
         forms = dict.fromkeys(forms, 1)
     sides = {form: run(form, inputs) for form in forms}
     rows, said = sides["attention" if before is None else "recurrent"]
-    if before is None and problem.dtype != np.float64:
-        rows, said = run("attention", {name: x.astype(np.float64) if isinstance(x, np.ndarray) and x.dtype == problem.dtype else x
+    if before is None and problem.type == "f4":
+        rows, said = run("attention", {name: x.astype(np.float64) if isinstance(x, np.ndarray) and x.dtype == np.float32 else x
                                        for name, x in inputs.items()})
-    # Condition, window and largest value.
     denominator = np.exp(said.log_sum)
-    condition = said.condition * (1 if options.divides else denominator)
-    if inputs["householder"] is not None:  # weights are those of keys as given
-        condition *= np.cumprod(np.maximum(1, abs(1 - _steps(inputs))), axis=1).repeat(problem.group, axis=2)
+    condition = said.condition if options.divides else np.exp(np.log(said.condition) + said.log_sum)
+    # Weights are those of keys as given, before a chain makes them longer.
+    growth = np.cumprod(np.maximum(1, abs(1 - steps)), axis=1)
+    condition = condition * (growth.repeat(problem.group, axis=2) if "--householder" in options else 1)
     gates = np.ones(condition.shape) if inputs["log_gates"] is None else np.exp(inputs["log_gates"].astype(float))
     window, last = np.empty_like(condition), 0 if before is None else before
     for t in range(problem.T):
         window[:, t] = last = 1 + gates[:, t] * last
-    sizes = np.where(is_row[..., None], abs(inputs["values"]), 0).max(axis=3)
-    largest = sizes.max(axis=1, initial=0, keepdims=True).repeat(problem.group, axis=2).astype(float)
+    sizes = np.where(is_row[..., None], abs(inputs["values"]), 0).max(axis=3).astype(float)
+    largest = sizes.max(axis=1, initial=0, keepdims=True).repeat(problem.group, axis=2)
     if before is not None:  # |Y_i| is at most K_i max|V|, earlier values included
         bound = abs(rows).max(axis=3) / condition
         bound[~(np.isfinite(bound) & is_row & (before > 0)[:, None])] = 0
@@ -426,76 +377,36 @@ def compare(problem: Problem, inputs: dict[str, Any], run: Callable[..., tuple[n
 
     # Rows that every form must see alike: those that say something, and not just barely, in the range of the type.
     flags, size = np.sum([of.is_degenerate for _, of in sides.values()], axis=0), condition * largest
-    says_little, fits = is_degenerate(2 * unit), (least <= size) & (size <= most) & (largest >= 1024 * least)
-    to_some = is_row & (0 < flags) & (flags < len(sides)) & ~(says_little & ~is_degenerate(unit / 2))
-    without = is_row & ~to_some & says_little & options.divides
-    is_exact = (size == 0) & (rows == 0).all(axis=3)
-    beyond = is_row & ~to_some & ~without & ~(fits & np.isfinite(rows).all(axis=3)) & ~is_exact
-    kept = is_row & ~(to_some | without | beyond | (is_degenerate(unit) & options.divides))
+    fits = (least <= size) & (size <= most) & (largest >= 1024 * least) & np.isfinite(rows).all(axis=3)
+    fits |= (size == 0) & (rows == 0).all(axis=3)
+    in_some = is_row & (0 < flags) & (flags < len(sides)) & ~(is_degenerate(2 * unit) & ~is_degenerate(unit / 2))
+    without = is_row & ~in_some & is_degenerate(2 * unit) & options.divides
+    beyond = is_row & ~in_some & ~without & ~fits
+    kept = is_row & ~(in_some | without | beyond)
 
     def ratio(a: np.ndarray, b: np.ndarray, tokens: float) -> float:
         """That of the worst row. Fast gates cut chunks into pieces of at least 8 tokens, in double up to four to a window."""
-        pieces = np.minimum(window / 8, 4 if unit < 1e-10 else 2 / 27) if 1 < tokens < math.inf else 0
+        pieces = np.minimum(window / 8, 4 if problem.type == "f8" else 2 / 27) if 1 < tokens < math.inf else 0
         allowed = 4 * unit * (1 + np.sqrt(np.maximum(window / tokens, pieces))) * condition * largest
         difference = abs(a.astype(float) - b).max(axis=3)
         ratios = np.where(difference == 0, 0, np.nan_to_num(difference / allowed, nan=math.inf, posinf=math.inf))
         return float(ratios[kept].max(initial=0))
 
-    from_reference = {form: ratio(sides[form][0], rows, tokens) for form, tokens in forms.items() if before is None}
+    from_double = {form: ratio(sides[form][0], rows, tokens) for form, tokens in forms.items() if before is None}
     between = [ratio(sides[a][0], sides[b][0], min(forms[a], forms[b])) for a, b in itertools.combinations(forms, 2)]
     is_finite = all(np.isfinite(y[~problem.is_padding]).all() for y, _ in sides.values())
-    worst = max([*from_reference.values(), *between, math.inf if options.divides and not is_finite else 0])
-    agree = worst <= 1 and not to_some.any()
+    worst = max([*from_double.values(), *between, math.inf if options.divides and not is_finite else 0])
+    agree = worst <= 1 and not in_some.any()
     lines = ["recurrent and chunked from --state-in"] if before is not None else []
-    lines += ["attention   gives the rows in double" if form == "attention" and problem.dtype == np.float64 else
-              f"{form:10} {x:8.3f} from the rows in double" for form, x in from_reference.items()]
+    lines += ["attention   gives the rows in double" if form == "attention" and problem.type == "f8" else
+              f"{form:10} {x:8.3f} from the rows in double" for form, x in from_double.items()]
     lines.append(f"largest    {worst:8.3f} by the row rule: the forms {'agree' if agree else 'DISAGREE'}")
-    for found, one, several in (
-            (to_some, "row holds information in one form and none in another", "rows hold information in one form and none in another"),
-            (without, "row holds no information and was not compared", "rows hold no information and were not compared"),
-            (beyond, "row leaves the range of the type and was not compared", "rows leave the range of the type and were not compared")):
+    for found, text in ((in_some, "with information in one form and none in another"),
+                        (without, "without information, not compared"),
+                        (beyond, "beyond the range of the type, not compared")):
         if found.any():
-            lines.append(f"{_counted(int(found.sum()), one, several)}, of {problem.H * int(is_row.sum())}")
+            lines.append(f"{found.sum()} of {_counted(problem.H * is_row.sum(), 'row')} {text}")
     return lines, agree
-
-
-def _steps(inputs: dict[str, Any]) -> np.ndarray:
-    """β |w|² of every token and head of keys."""
-    return inputs["strengths"] * np.square(inputs["householder"].astype(float)).sum(axis=3)
-
-
-def _growth(problem: Problem, inputs: dict[str, Any]) -> str:
-    """At how many tokens a chain can make a key longer, and the remedy; nothing if at none."""
-    if inputs["householder"] is None:
-        return ""
-    steps = _steps(inputs)[~problem.is_padding]
-    growing = int(np.sum(~((0 <= steps) & (steps <= 2 + 16 * float(np.finfo(problem.dtype).eps)))))
-    return "" if growing == 0 else (
-        f"{growing} of {_counted(steps.size, 'step', 'steps')} of the chain "
-        f"{'makes keys grow, its' if growing == 1 else 'make keys grow, their'} ST |w|^2 is not in [0, 2]; it is with "
-        "W / np.linalg.norm(W, axis=-1, keepdims=True) and np.clip(ST, 0, 2)")
-
-
-def _require_small_states(problem: Problem) -> None:
-    """Refuses states of more than 4 GiB before they are made."""
-    options = problem.options
-    D = options.features or math.comb(problem.d + options.power - 1, options.power)
-    states = problem.B * problem.H if options.has_state_file else 1
-    needed = states * D * (problem.e + 1) * problem.dtype.itemsize + 8 * options.features * problem.d
-    if needed > _MOST_BYTES and options.features:
-        fail(f"--features {options.features}: projections and states take {needed} bytes, must be at most {_MOST_BYTES}")
-    if needed > _MOST_BYTES and (options.form in ("recurrent", "chunked") or options.has_state_file or "--compare" in options):
-        fail(f"P = {options.power} on d = {problem.d} and e = {problem.e} needs D = {D}: states take {needed} bytes, must be at "
-             f"most {_MOST_BYTES}; --form attention needs none, without --compare and state files")
-
-
-def _apply_delta_rule(problem: Problem, inputs: dict[str, Any]) -> None:
-    """Multiplies values by strengths."""
-    inputs["values"] = inputs["values"] * inputs["strengths"].astype(problem.dtype)[..., None]
-    bad = problem.in_file(~(np.isfinite(inputs["values"]) | problem.is_padding[..., None, None]))
-    if bad.any():
-        fail(f"{problem.options.text('--strength')}: times entry {_place(bad)} of {problem.options.text('--v')} is beyond the "
-             f"range of {problem.type}")
 
 
 def _gradients(problem: Problem, found: dict[str, Any], inputs: dict[str, Any]) -> dict[str, np.ndarray]:
@@ -511,82 +422,81 @@ def _gradients(problem: Problem, found: dict[str, Any], inputs: dict[str, Any]) 
     if "--scale" in options:
         gradients["--scale"] = np.array(found["scale"])
     for option, x in gradients.items():
-        if np.isnan(x).any():
-            fail(f"the gradient of {options.text(option)}: entry {_place(np.isnan(x))} is not a number though the input is "
-                 f"finite, what it is made of leaves the range of {problem.type}")
+        _refuse_any(np.isnan(x), lambda at: f"the gradient of {options.text(option)}: entry {at} is not a number though the input "
+                    f"is finite, what it is made of leaves the range of {problem.type}")
     return gradients
 
 
-def _describe(problem: Problem, form: str) -> list[str]:
-    options, axes = problem.options, ("(T, d)", "(H, T, d)", "(B, H, T, d)" if problem.heads_first else "(B, T, H, d)")
-    of = {"power": f" {options.power}", "random": f" {options.features}"}.get(options.feature, "")
-    q, k, v = (problem.files[option].shape for option in ("--q", "--k", "--v"))
-    lines = [f"{options.feature}{of}, {_counted(problem.B * problem.H, 'head', 'heads')} of "
-             f"{_counted(problem.T, 'token', 'tokens')}, d = {problem.d}, e = {problem.e}, "
-             f"{'float' if problem.type == 'f4' else 'double'}, {form} form",
-             f"Q is {axes[problem.axes - 2]} = {q}, K {k}, V {v}"]
-    if problem.lengths is not None:
-        lines.append(f"the longest sequence has {_counted(max(problem.lengths), 'token', 'tokens')}, the rest is padding")
-    return lines
-
-
 def _run(options: Options) -> int:
-    problem, written, contents = Problem(options), {}, {}
-    _require_small_states(problem)
-    if "--state-in" in options:
-        _require_file(options.text("--state-in"), options.given["--state-in"])
+    problem, outputs, contents = Problem(options), {}, {}
     stem, extension = os.path.splitext(options.given["--out"])
-    paths = {option: f"{stem}_d{option[2:].replace('-', '_')}{extension}"
-             for option in (*_INPUTS, "--scale") if option in options and "--grad" in options}
-    for option, path in ((x, options.given[x]) for x in _FILES if x in options):
-        written[option] = Output(option, path, list(written.values()))
-    for option, path in paths.items():
-        written[option] = Output("gradient", path, list(written.values()))
+    paths = {option: options.given[option] for option in _FILES if option in options} | {
+        f"gradient of {option}": f"{stem}_d{option[2:].replace('-', '_')}{extension}"
+        for option in (*_INPUTS, "--scale") if option in options and "--grad" in options}
+    for name, path in paths.items():
+        outputs[name] = Output(name, path, list(outputs.values()))
 
     inputs: dict[str, Any] = {name: problem.view(option) for option, name in _INPUTS.items()} | {"lengths": problem.lengths}
     if "--delta-rule" in options:
-        _apply_delta_rule(problem, inputs)
+        inputs["values"] = inputs["values"] * inputs["strengths"].astype(problem.dtype)[..., None]
+        bad = problem.in_file(~(np.isfinite(inputs["values"]) | problem.is_padding[..., None, None]))
+        _refuse_any(bad, lambda at: f"{options.text('--strength')}: times entry {at} of {options.text('--v')} is beyond the range "
+                    f"of {problem.type}")
+    steps, growth = np.zeros((problem.B, problem.T, 1)), ""  # β |w|² of every token and head of keys
+    if "--householder" in options:
+        steps = inputs["strengths"] * np.square(inputs["householder"].astype(float)).sum(axis=3)
+    is_growing = ~((0 <= steps) & (steps <= 2 + 16 * float(np.finfo(problem.dtype).eps)) | problem.is_padding[..., None])
+    if is_growing.any():
+        growth = (f"{np.sum(is_growing)} of {_counted(steps[~problem.is_padding].size, 'step')} of the chain can make keys grow: ST "
+                  "|w|^2 is not in [0, 2]; it is with W / np.linalg.norm(W, axis=-1, keepdims=True) and np.clip(ST, 0, 2)")
     form = "attention" if not options.has_state else options.form.replace("auto", "automatic")
     settings = dict(scores=options.feature.replace("linear", "power"), power=options.power, chunk=options.chunk, threads=1,
                     normalisation="normalised" if options.divides else "unnormalised", scale=options.scale,
                     pairing=options.pairing.replace("-", "_"), features=options.features, seed=options.seed)
-    attention, state, lines, agree = sympow.Attention(form=form, **settings), None, [], True
+    attention, state, resumed, lines, agree = sympow.Attention(form=form, **settings), None, None, [], True
     if options.has_state_file:
         form = "chunked" if form == "automatic" else form  # which the library then takes
         state = sympow.State(attention, problem.B, problem.H, problem.d, problem.e, problem.dtype)
     if "--state-in" in options:
         state.load(options.given["--state-in"])
+        resumed = state.copy()
+
+    def run(form: str, inputs: dict[str, Any]) -> tuple[np.ndarray, sympow.Diagnostics]:
+        of_form, start = sympow.Attention(form=form, **settings), None if resumed is None else resumed.copy()
+        said = of_form.diagnose(**inputs, state=start)
+        return of_form(**inputs, state=start), said
+
     if "--compare" in options:
-        resumed = state if "--state-in" in options else None
         before = None if resumed is None else np.array([[float(resumed.tokens(b, h)) for h in range(problem.H)]
                                                         for b in range(problem.B)])
-
-        def run(form: str, inputs: dict[str, Any]) -> tuple[np.ndarray, sympow.Diagnostics]:
-            of_form, start = sympow.Attention(form=form, **settings), None if resumed is None else resumed.copy()
-            said = of_form.diagnose(**inputs, state=start)
-            return of_form(**inputs, state=start), said
-
-        lines, agree = compare(problem, inputs, run, before)
-    if paths:
+        lines, agree = compare(problem, inputs, steps, run, before)
+    if "--grad" in options:
         found = attention.vjp(problem.view("--grad"), **inputs, state=state)._asdict()
-        contents |= {written[option]: x for option, x in _gradients(problem, found, inputs).items()}
+        contents |= {outputs[f"gradient of {option}"]: x for option, x in _gradients(problem, found, inputs).items()}
     beyond = sum(int(np.isinf(x).sum()) for x in contents.values())
     if "--diagnostics" in options:
         said = attention.diagnose(**inputs, state=state)
-        contents[written["--diagnostics"]] = problem.in_file(np.stack(said, axis=-1).astype(np.float64))
+        contents[outputs["--diagnostics"]] = problem.in_file(np.stack(said, axis=-1).astype(np.float64))
     y = attention(**inputs, state=state)
-    contents[written["--out"]] = problem.in_file(y)
+    contents[outputs["--out"]] = problem.in_file(y)
     if "--state-out" in options:
-        contents[written["--state-out"]] = state
-    growth, is_nan = _growth(problem, inputs), problem.in_file(np.isnan(y).all(axis=3))
-    if is_nan.any():
-        q, k, v = (options.text(option) for option in ("--q", "--k", "--v"))
-        fail(f"--scale is {options.scale:g}: row {_place(is_nan)} of Y is not a number though {q}, {k} and {v} are finite, its "
-             f"scores leave the range of {problem.type}" + (f"; {growth}" if growth else ""))
-    lines = [*_describe(problem, form), "gradients in " + ", ".join(paths.values()) if paths else "", growth] + [
-        f"{_counted(count, one, several)} beyond the range of the type" if count else ""
-        for count, one, several in ((int(np.sum(~np.isfinite(y))), "entry of Y is", "entries of Y are"),
-                                    (beyond, "entry of gradients is", "entries of gradients are"))] + lines
+        contents[outputs["--state-out"]] = state
+    q, k, v = (options.text(option) for option in ("--q", "--k", "--v"))
+    _refuse_any(problem.in_file(np.isnan(y).all(axis=3)), lambda at: f"--scale is {options.scale:g}: row {at} of Y is not a number "
+                f"though {q}, {k} and {v} are finite, its scores leave the range of {problem.type}{growth and '; ' + growth}")
+    of = {"power": f" {options.power}", "random": f" {options.features}"}.get(options.feature, "")
+    axes = ("(T, d)", "(H, T, d)", "(B, H, T, d)" if problem.heads_first else "(B, T, H, d)")[problem.axes - 2]
+    q, k, v = (problem.files[option].shape for option in ("--q", "--k", "--v"))
+    about = [f"{options.feature}{of}, {_counted(problem.B * problem.H, 'head')} of {_counted(problem.T, 'token')}, d = {problem.d}, "
+             f"e = {problem.e}, {'float' if problem.type == 'f4' else 'double'}, {form} form",
+             f"Q is {axes} = {q}, K {k}, V {v}"]
+    if problem.lengths is not None:
+        about.append(f"the longest sequence has {_counted(max(problem.lengths, default=0), 'token')}, the rest is padding")
+    about.append(", ".join(path for name, path in paths.items() if name.startswith("gradient")))
+    about[-1] = about[-1] and f"gradients in {about[-1]}"
+    for count, of in ((np.sum(~np.isfinite(y)), "Y"), (beyond, "gradients")):
+        about.append(f"{_counted(count, f'entry of {of} is', f'entries of {of} are')} beyond the range of the type" if count else "")
+    lines = [*about, growth, *lines]
     write_all(contents, "".join(line + "\n" for line in lines if line))
     return 0 if agree else 1
 
@@ -602,10 +512,11 @@ def main(argv: Sequence[str]) -> int:
             return _run(options)
     except MemoryError:
         text = "there is not enough memory for these arrays"
-    except BadInput as error:
-        text = str(error)
-    except sympow.SympowError as error:
-        text = options.explain(error)
+    except sympow.BadFile as error:
+        text = f"--state-in {error}"
+    except (BadInput, sympow.SympowError) as error:
+        of_state = not isinstance(error, BadInput) and "--state-in" in options and "state" in str(error)
+        text = f"{options.text('--state-in')}: {error}" if of_state else str(error)
     if sys.stderr is not None:
         print("sympow-attend:", re.sub(r"[\x00-\x1f\x7f]", "?", text), file=sys.stderr)
     return 2
