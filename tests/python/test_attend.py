@@ -1,0 +1,866 @@
+"""Tests of sympow-attend: what it writes, and what every bad file and option is told.  python3 test_attend.py"""
+
+import contextlib
+import io
+import itertools
+import os
+import random
+import re
+import resource
+import signal
+import stat
+import subprocess
+import sys
+import tempfile
+import unittest
+from pathlib import Path
+from unittest import mock
+
+try:
+    import numpy as np
+except ImportError:
+    print("numpy is not installed for", sys.executable, "- sympow-attend is not tested")
+    sys.exit(77)
+import sympow
+import sympow.attend
+
+SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+FEATURES = ("power", "linear", "exponential", "random")
+AXES = {2: "(T, d)", 3: "(H, T, d)", 4: "(B, T, H, d)"}
+
+
+class Folder(unittest.TestCase):
+    """A folder in which the program runs."""
+
+    def setUp(self):
+        scratch = tempfile.TemporaryDirectory()
+        before = os.getcwd()
+        os.chdir(scratch.name)
+        self.addCleanup(scratch.cleanup)
+        self.addCleanup(os.chdir, before)
+        for number in SIGNALS:
+            self.addCleanup(signal.signal, number, signal.getsignal(number))
+
+    def run_program(self, words):
+        """The exit status, and what it prints and says."""
+        out, err = io.StringIO(), io.StringIO()
+        with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+            status = sympow.attend.main(words.split(" ") if isinstance(words, str) else words)
+        return status, out.getvalue(), err.getvalue()
+
+    def succeed(self, words):
+        """What it prints."""
+        status, out, err = self.run_program(words)
+        self.assertEqual((status, err), (0, ""), words)
+        return out
+
+    def refuse(self, words, *reasons):
+        """Requires status 2, one line with these reasons, and no file that was not there or is another one."""
+        before = contents()
+        status, out, err = self.run_program(words)
+        self.assertEqual((status, out), (2, ""), (words, err))
+        self.assertRegex(err, r"\Asympow-attend: [^\n]*\n\Z")
+        for reason in reasons:
+            self.assertIn(reason, err)
+        self.assertEqual(contents(), before)
+
+    def start(self, words, before="", **options):
+        """The program in a process of its own, after some code."""
+        code = f"import resource, signal, sys\nimport sympow, sympow.__main__\n{before}\nsympow.__main__.attend()"
+        return subprocess.Popen([sys.executable, "-c", code, *words.split()], stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                                text=True, **options)
+
+    def finish(self, words, before="", **options):
+        """The exit status of such a process, and what it prints and says."""
+        process = self.start(words, before, **options)
+        out, err = process.communicate()
+        return process.returncode, out, err
+
+
+def contents():
+    """Files by their names."""
+    return {str(path): path.read_bytes() for path in Path().rglob("*") if path.is_file()}
+
+
+class Tokens:
+    """Random arrays by option, [B, T, heads, n], that are saved in a layout."""
+
+    def __init__(self, axes=4, T=40, d=4, e=3, Hk=None, dtype=np.float64, seed=1, turns=False, chain=False, gates=False):
+        self.axes, self.dtype, numbers = axes, dtype, np.random.default_rng(seed)
+        B, H = 2 if axes == 4 else 1, 1 if axes == 2 else 4
+        Hk = Hk or H
+
+        def normal(*shape):
+            return numbers.standard_normal((B, T, *shape)).astype(dtype)
+
+        self.arrays = {"q": normal(H, d), "k": normal(Hk, d), "v": normal(Hk, e)}
+        if gates:
+            self.arrays["log-gate"] = -0.01 * abs(normal(H)).astype(float)
+        if turns:
+            self.arrays |= {"theta": numbers.random(d // 2), "beta": 1 + 0.1 * normal(H)}
+        if chain:
+            w = normal(Hk, d)
+            self.arrays |= {"householder": w / np.linalg.norm(w, axis=-1, keepdims=True), "strength": 2 * abs(np.tanh(normal(Hk)))}
+        self.dy = normal(H, e)
+
+    def in_file(self, x, layout="bthd"):
+        return (x.swapaxes(1, 2) if layout == "bhtd" or self.axes < 4 else x)[(0,) * (4 - self.axes)]
+
+    def of_file(self, x, layout="bthd"):
+        """[B, T, heads, …] of what a file holds."""
+        x = x[(None,) * (4 - self.axes)]
+        return x.swapaxes(1, 2) if layout == "bhtd" or self.axes < 4 else x
+
+    def save(self, layout="bthd", tokens=slice(None)):
+        """The words that name the files."""
+        for name, x in (self.arrays | {"dy": self.dy}).items():
+            np.save(name, x if name == "theta" else self.in_file(x[:, tokens], layout).copy())
+        return " ".join(f"--{name} {name}.npy" for name in self.arrays) + (" --layout bhtd" if layout == "bhtd" else "")
+
+    def load(self, name, layout="bthd"):
+        return self.of_file(np.load(name), layout)
+
+    def part(self, b, length):
+        """The first tokens of one sequence."""
+        part = Tokens()
+        part.axes, part.dtype, part.dy = self.axes, self.dtype, self.dy[b:b + 1, :length]
+        part.arrays = {name: x if name == "theta" else x[b:b + 1, :length] for name, x in self.arrays.items()}
+        return part
+
+
+def rotated(x, angles, pairing):
+    """[T, d] by [T, d/2]."""
+    y, half = np.empty_like(x), x.shape[1] // 2
+    a, b = (slice(0, None, 2), slice(1, None, 2)) if pairing == "interleaved" else (slice(0, half), slice(half, None))
+    y[:, a] = x[:, a] * np.cos(angles) - x[:, b] * np.sin(angles)
+    y[:, b] = x[:, a] * np.sin(angles) + x[:, b] * np.cos(angles)
+    return y
+
+
+def definition(tokens, kappa, weight, divides, scale=1.0, pairing="interleaved"):
+    """Rows by the formula in float64, and the row rule's K max|V| with pairs of weight(s, scale ‖q‖ ‖k‖)."""
+    x = {name: array.astype(float) for name, array in tokens.arrays.items()}
+    (B, T, H, _), (Hk, e) = x["q"].shape, x["v"].shape[2:]
+    rows, bounds = np.empty((B, T, H, e)), np.empty((B, T, H, 1))
+    for b, h in itertools.product(range(B), range(H)):
+        g = h * Hk // H
+        q, k, v = x["q"][b, :, h], x["k"][b, :, g], x["v"][b, :, g]
+        forget = np.tril(np.ones((T, T)))
+        if "log-gate" in x:
+            sums = x["log-gate"][b, :, h].cumsum()
+            forget = np.tril(np.exp(np.minimum(sums[:, None] - sums, 0)))
+        lengths = abs(scale) * np.outer(np.linalg.norm(q, axis=1), np.linalg.norm(k, axis=1))
+        if "theta" in x:
+            angles = np.outer(x["beta"][b, :, h].cumsum(), x["theta"])
+            q, k = rotated(q, angles, pairing), rotated(k, angles, pairing)
+        s = scale * q @ k.T
+        if "householder" in x:
+            for i in range(T):
+                moved = k[:i].copy()  # the keys before token i, each moved by all tokens since
+                w, strength = x["householder"][b, i, g], x["strength"][b, i, g]
+                k = np.concatenate([moved - strength * np.outer(moved @ w, w), k[i:]])
+                s[i, :i + 1] = scale * k[:i + 1] @ q[i]
+        scores = kappa(s) * forget
+        sums = scores.sum(1, keepdims=True) if divides else 1
+        rows[b, :, h] = scores @ v / sums
+        bounds[b, :, h] = (weight(s, lengths) * forget).sum(1, keepdims=True) / np.abs(sums) * np.abs(v).max()
+    return rows, bounds
+
+
+class Rows(Folder):
+    def check_rows(self, tokens, words, *definition_of, name="y.npy", **options):
+        wanted, bounds = definition(tokens, *definition_of, **options)
+        rows = tokens.load(name)
+        self.assertEqual((rows.dtype, rows.shape), (tokens.dtype, wanted.shape))
+        turns = 1
+        if "theta" in tokens.arrays:
+            turns += 8 * abs(tokens.arrays["beta"].cumsum(1)).max() * tokens.arrays["theta"].max()  # the power is at most 8
+        unit = np.finfo(tokens.dtype).eps / 2
+        ratio = (abs(rows - wanted) / bounds).max() / (4 * unit * turns * (1 + np.sqrt(wanted.shape[1])))
+        self.assertLessEqual(ratio, 1, words)
+
+    def test_every_form_feature_type_and_shape_gives_the_definition(self):
+        for axes, dtype, (feature, power) in itertools.product(
+                AXES, (np.float32, np.float64), [("power", 2), ("power", 3), ("power", 8), ("linear", 1), ("exponential", 0)]):
+            tokens = Tokens(axes, Hk=2 if axes > 2 else None, dtype=dtype, gates=True, turns=axes == 4)
+            of = (np.exp, lambda s, lengths: np.exp(s) * (1 + lengths)) if power == 0 else (
+                lambda s: s**power, lambda s, lengths: lengths**power)
+            for form in ("auto", "attention", "recurrent", "chunked") if power else ("auto", "attention"):
+                words = (f"{tokens.save()} --feature {feature} --form {form} --out y.npy --scale .5"
+                         + (f" --power {power}" if feature == "power" else "")
+                         + (" --pairing half-split" if axes == 4 else ""))
+                out = self.succeed(words)
+                self.assertIn(f"{tokens.arrays['q'].shape[0] * tokens.arrays['q'].shape[2]} head", out)
+                self.assertIn(f"Q is {AXES[axes]} = {np.load('q.npy').shape}, K {np.load('k.npy').shape}, V", out)
+                self.check_rows(tokens, words, *of, power % 2 == 0, scale=0.5, pairing="half-split")
+
+    def test_chains_give_the_definition(self):
+        for feature, form in (("linear", "attention"), ("linear", "recurrent"), ("linear", "chunked"), ("exponential", "auto")):
+            tokens = Tokens(3, chain=True, gates=True, Hk=2)
+            words = f"{tokens.save()} --feature {feature} --form {form} --out y.npy"
+            self.succeed(words)
+            of = (lambda s: s, lambda s, lengths: lengths) if feature == "linear" else (
+                np.exp, lambda s, lengths: np.exp(s) * (1 + lengths))
+            self.check_rows(tokens, words, *of, feature == "exponential")
+
+    def test_normalization(self):
+        tokens = Tokens(3)
+        power = lambda s: s**2, lambda s, lengths: lengths**2
+        words = f"{tokens.save()} --out y.npy --normalize "
+        self.succeed(words + "none")
+        self.check_rows(tokens, words, *power, False)
+        self.succeed(words + "sum")
+        self.check_rows(tokens, words, *power, True)
+
+    def test_random_features_are_those_of_the_package(self):
+        tokens = Tokens()
+        words = f"{tokens.save()} --feature random --features 24 --seed 5 --form recurrent --out y.npy"
+        self.succeed(words)
+        q, k, v = (tokens.arrays[name] for name in "qkv")
+        wanted = sympow.attention(q, k, v, scores="random", features=24, seed=5, form="recurrent")
+        np.testing.assert_array_equal(np.load("y.npy"), wanted)
+        self.succeed(words.replace("--seed 5", "--seed 6"))
+        self.assertFalse(np.array_equal(np.load("y.npy"), wanted))
+
+    def test_the_automatic_form(self):
+        tokens = Tokens(2)
+        self.assertIn("automatic form", self.succeed(tokens.save() + " --out y.npy"))
+        self.assertIn("chunked form", self.succeed(tokens.save() + " --out y.npy --state-out s"))
+        self.assertIn("attention form", self.succeed(tokens.save() + " --out y.npy --feature exponential"))
+
+    def test_diagnostics(self):
+        tokens = Tokens(3, turns=True, gates=True)
+        tokens.arrays["k"][0, 0] = 0  # the first row sees no other key
+        self.succeed(tokens.save() + " --out y.npy --diagnostics d.npy --form attention")
+        x = {"queries": "q", "keys": "k", "values": "v", "log_gates": "log-gate", "theta": "theta", "beta": "beta"}
+        said = sympow.diagnose(**{argument: tokens.arrays[name] for argument, name in x.items()}, pairing="interleaved",
+                               form="attention")
+        found = tokens.load("d.npy")
+        self.assertEqual(found.dtype, np.float64)
+        np.testing.assert_array_equal(found, np.stack(said, axis=-1))
+        self.assertTrue((found[:, 0, :, 2] == 1).all() and (tokens.load("y.npy")[:, 0] == 0).all())
+
+
+class Forms(Folder):
+    def test_forms_are_compared_on_request(self):
+        for feature, axes, dtype in itertools.product(FEATURES, AXES, (np.float32, np.float64)):
+            tokens = Tokens(axes, T=70, dtype=dtype, gates=True, turns=axes == 4)
+            words = f"{tokens.save()} --feature {feature}" + (" --features 24" if feature == "random" else "")
+            out = self.succeed(words + " --out y.npy --compare")
+            self.assertIn("the forms agree", out)
+            self.assertEqual("attention   gives the rows in double" in out, dtype == np.float64)
+            self.assertEqual("recurrent" in out, feature != "exponential")
+            self.succeed(words + " --out alone.npy")
+            self.assertEqual(Path("y.npy").read_bytes(), Path("alone.npy").read_bytes())
+
+    def test_forms_that_disagree_end_with_status_1_and_y_is_written(self):
+        """q k to the eighth, whose roundings all point one way: no arithmetic in float keeps 4 u here."""
+        for name, x in (("q", 1.0048837661743164), ("k", 1.0488295555114746), ("v", 1)):
+            np.save(name, np.full((3, 1), x, np.float32))
+        words = "--q q.npy --k k.npy --v v.npy --out y.npy --normalize none --compare --power "
+        status, out, _ = self.run_program(words + "8")
+        self.assertEqual(status, 1)
+        self.assertIn("DISAGREE", out)
+        self.assertTrue(os.path.exists("y.npy"))
+        self.succeed(words + "2")
+
+    def test_a_row_that_says_something_in_one_form_alone_is_a_difference(self):
+        """Queries at nearly a right angle to every key: a state sees noise for their scores."""
+        q = np.ones((100, 2), np.float32)
+        q[::2, 0] = 1e-4
+        np.save("q", q)
+        np.save("k", np.array([[1, 0]] * 100, np.float32))
+        status, out, _ = self.run_program("--q q.npy --k k.npy --v k.npy --out y.npy --compare")
+        self.assertEqual(status, 1)
+        self.assertIn("DISAGREE", out)
+        self.assertRegex(out, r"(?m)^\d+ of 100 rows with information in one form and none in another$")
+
+    def test_rows_that_are_not_compared(self):
+        tokens = Tokens(2, T=5)
+        tokens.arrays["k"][:] = 0
+        self.assertIn("5 of 5 rows without information", self.succeed(tokens.save() + " --out y.npy --compare"))
+        tokens = Tokens(2, T=5, dtype=np.float32)
+        tokens.arrays["v"] *= np.float32(1e-36)
+        self.assertIn("5 of 5 rows beyond the range", self.succeed(tokens.save() + " --out y.npy --compare"))
+
+    def test_a_wrong_row_is_a_difference(self):
+        """The comparison finds an error of 20 units of the row rule in one number of one form, of chains as well."""
+        for more in ({}, {"chain": True}, {"turns": True, "gates": True}):
+            tokens = Tokens(3, **more)
+            words = f"{tokens.save()} --feature linear --out y.npy --compare"
+            self.assertIn("the forms agree", self.succeed(words))
+            rows, bounds = definition(tokens, lambda s: s, lambda s, lengths: lengths, False)
+            call = sympow.Attention.__call__
+
+            def wrong(attention, *arguments, **inputs):
+                y = call(attention, *arguments, **inputs)
+                if attention._given["form"] == "chunked":
+                    y[0, 7, 1, 2] += 20 * 4 * 2.0**-53 * 8 * bounds[0, 7, 1, 0]
+                return y
+
+            with mock.patch.object(sympow.Attention, "__call__", wrong):
+                status, out, _ = self.run_program(words)
+            self.assertEqual(status, 1, more)
+            self.assertIn("DISAGREE", out)
+
+
+class Gradients(Folder):
+    def test_names_types_and_bits_are_those_of_the_package(self):
+        for layout, form, dtype in itertools.product(("bthd", "bhtd"), ("attention", "chunked"), (np.float32, np.float64)):
+            tokens = Tokens(Hk=2, turns=True, gates=True, dtype=dtype)
+            out = self.succeed(f"{tokens.save(layout)} --form {form} --grad dy.npy --out y.npy --scale .5")
+            names = dict(q="queries", k="keys", v="values", log_gate="log_gates", theta="theta", beta="beta")
+            self.assertIn(f"\ngradients in {', '.join(f'y_d{name}.npy' for name in [*names, 'scale'])}\n", out)
+            arrays = {names[name.replace("-", "_")]: x for name, x in tokens.arrays.items()}
+            wanted = sympow.vjp(tokens.dy, **arrays, pairing="interleaved", scale=0.5, form=form)
+            for name, argument in names.items():
+                found = np.load(f"y_d{name}.npy") if name == "theta" else tokens.load(f"y_d{name}.npy", layout)
+                np.testing.assert_array_equal(found, getattr(wanted, argument))
+                self.assertEqual(found.dtype, arrays[argument].dtype)
+            self.assertEqual((np.load("y_dscale.npy").shape, float(np.load("y_dscale.npy"))), ((), wanted.scale))
+
+    def test_gradients_are_those_of_the_formula(self):
+        """Of sums Y = (S q·k)^P v. A sum of T terms of d + P + 2 roundings each is off by n u Σ|terms| at most."""
+        tokens, P, scale = Tokens(2), 3, 0.5
+        self.succeed(f"{tokens.save()} --power {P} --form attention --grad dy.npy --out y.npy --scale {scale}")
+        q, k, v = (tokens.arrays[name][0, :, 0] for name in "qkv")
+        dy, T, d = tokens.dy[0, :, 0], 40, 4
+
+        def gradients(q, k, v, dy, s):
+            slopes = np.tril(dy @ v.T) * P * s**(P - 1)
+            return scale * slopes @ k, scale * slopes.T @ q, np.tril(s**P).T @ dy, (slopes * (s / scale)).sum()
+
+        wanted = gradients(q, k, v, dy, scale * q @ k.T)
+        sizes = gradients(*map(abs, (q, k, v, dy)), scale * np.outer(np.linalg.norm(q, axis=1), np.linalg.norm(k, axis=1)))
+        for name, x, size in zip(("q", "k", "v", "scale"), wanted, sizes):
+            n = T * (T if name == "scale" else 1) + P * (d + 2)
+            self.assertLessEqual((abs(np.load(f"y_d{name}.npy") - x) / size).max(), n * 2.0**-53, name)
+
+    def test_the_delta_rule_multiplies_values_by_strengths(self):
+        for form, dtype in itertools.product(("attention", "chunked"), (np.float32, np.float64)):
+            tokens = Tokens(T=5, chain=True, gates=True, dtype=dtype, Hk=2)
+            words = f" --feature linear --form {form} --grad dy.npy --out "
+            self.succeed(tokens.save() + words + "y.npy --delta-rule")
+            v, strengths = tokens.arrays["v"], tokens.arrays["strength"][..., None]
+            tokens.arrays["v"] = v * strengths
+            self.succeed(tokens.save() + words + "plain.npy")
+            for name in ("", "_dq", "_dk", "_dhouseholder", "_dlog_gate"):
+                self.assertEqual(Path(f"y{name}.npy").read_bytes(), Path(f"plain{name}.npy").read_bytes())
+            dv, d_strength = tokens.load("plain_dv.npy"), tokens.load("plain_dstrength.npy")
+            np.testing.assert_array_equal(tokens.load("y_dv.npy"), dv * strengths)
+            terms = v.astype(float) * dv
+            bound = 3 * np.finfo(dtype).eps * (abs(d_strength) + abs(terms).sum(3))  # of two sums and a conversion
+            self.assertTrue((abs(tokens.load("y_dstrength.npy") - (d_strength + terms.sum(3))) <= bound).all())
+
+    def test_no_tokens(self):
+        for form in ("attention", "chunked", "auto"):
+            words = Tokens(T=0, turns=True, gates=True).save() + f" --form {form} --scale 1 --grad dy.npy --out out/y --compare"
+            self.refuse(words, "--out out/y: cannot be written, there is no folder ")
+            os.mkdir("out")
+            self.succeed(words)
+            self.assertEqual(np.load("out/y_dk").shape, (2, 0, 4, 4))
+            np.testing.assert_array_equal(np.load("out/y_dtheta"), np.zeros(2))
+            for path in Path("out").iterdir():
+                path.unlink()
+            os.rmdir("out")
+
+
+class Layouts(Folder):
+    def outputs(self, tokens, layout, chain, more):
+        words = tokens.save(layout) + " --out y.npy --diagnostics d.npy --grad dy.npy " + more
+        out = self.succeed(words + (" --feature linear --delta-rule" if chain else ""))
+        self.assertIn(f"Q is ({'B, H, T' if layout == 'bhtd' else 'B, T, H'}, d) = (", out)
+        names = ["y", "d", *(f"y_d{name.replace('-', '_')}" for name in tokens.arrays)]
+        return {name: np.load("y_dtheta.npy") if name == "y_dtheta" else tokens.load(f"{name}.npy", layout) for name in names}
+
+    def test_both_orders_of_four_axes_hold_the_same_heads(self):
+        for chain, more in itertools.product((False, True), ("--form attention", "--form chunked --state-out s", "--compare")):
+            tokens = Tokens(Hk=2, gates=True, turns=not chain, chain=chain)
+            first, second = (self.outputs(tokens, layout, chain, more) for layout in ("bthd", "bhtd"))
+            for name, x in first.items():
+                np.testing.assert_array_equal(x, second[name], name)
+
+    def test_padding_may_hold_anything_and_is_zero_in_the_rows(self):
+        for chain, layout, (form, lengths) in itertools.product(
+                (False, True), ("bthd", "bhtd"), (("attention", "40,17"), ("recurrent", "n.npy"))):
+            np.save("n", np.array([40, 17], np.int32))
+            tokens = Tokens(Hk=2, gates=True, turns=not chain, chain=chain)
+            parts = [self.outputs(tokens.part(b, n), layout, chain, f"--form {form}") for b, n in ((0, 40), (1, 17))]
+            for name, x in (tokens.arrays | {"dy": tokens.dy}).items():
+                if name != "theta":
+                    x[1, 17:] = np.nan
+            found = self.outputs(tokens, layout, chain, f"--form {form} --lengths {lengths} --compare")
+            for name, x in found.items():
+                if name != "y_dtheta":  # a sum over all sequences
+                    np.testing.assert_array_equal(x[0], parts[0][name][0], name)
+                    np.testing.assert_array_equal(x[1, :17], parts[1][name][0], name)
+                    self.assertTrue((x[1, 17:] == 0).all(), name)
+
+    def test_layouts_lengths_and_pairings_that_do_not_fit(self):
+        plain = Tokens(3, T=5).save() + " --out y.npy "
+        for layout in ("bthd", "bhtd"):
+            self.refuse(plain + f"--layout {layout}",
+                        "--layout does not go with --q q.npy of shape (4, 5, 4): it is the order of four axes")
+        for more, reason in (
+                ("--layout thd", "--layout is thd, must be bthd or bhtd"),
+                ("--pairing half-split", "--pairing half-split needs --theta"),
+                ("--pairing halves", "--pairing is halves, must be interleaved or half-split"),
+                ("--lengths 5,5", "--lengths 5,5: lengths are of shape (2,), must be (1,), one for each sequence"),
+                ("--lengths 6", "--lengths 6: length 0 is 6, must be 0 to T = 5"),
+                ("--lengths 5,", "--lengths 5, is , must be a whole number of 0 or more"),
+                ("--lengths -3", "--lengths -3: there is no such file"),
+                ("--lengths q.npy", "--lengths q.npy: entries are of type '<f8', must be '<i4' or '<i8'"),
+                ("--lengths n.npy", "--lengths n.npy: length 0 is -1, must be 0 to T = 5")):
+            np.save("n", np.array([-1]))
+            self.refuse(plain + more, reason)
+        np.save("k", np.ones((3, 5, 4)))
+        self.refuse(plain, "--k k.npy: shape is (3, 5, 4), must be (4, 5, 4), that of --q q.npy, or with fewer heads, whose number "
+                    "divides H = 4")
+        np.save("k", np.ones((2, 5, 4)))
+        self.refuse(plain, "--v v.npy: shape is (4, 5, 3), must be (2, 5, 3), that of --k up to the last axis")
+
+
+class States(Folder):
+    def pieces(self, tokens, lengths, forms, words, resumes=True):
+        """The rows of a sequence that is run in pieces, each after the states of the one before."""
+        begin, rows = 0, []
+        for n, length in enumerate(lengths):
+            self.succeed(tokens.save(tokens=slice(begin, begin + length)) + f" --out y.npy --state-out s --form {forms[n]} {words}"
+                         + (" --state-in s" if n > 0 and resumes else ""))  # the same file as it leaves behind
+            rows.append(tokens.load("y.npy"))
+            begin += length
+        return np.concatenate(rows, axis=1)
+
+    def test_a_sequence_in_pieces_is_the_whole_sequence_unless_the_state_is_dropped(self):
+        for seed, (axes, (power, dtype)) in enumerate(itertools.product(AXES, itertools.product((1, 2, 3, 4), (np.float32, np.float64)))):
+            tokens = Tokens(axes, T=110, dtype=dtype, seed=seed, gates=True, turns=axes != 2)
+            turns = 1 if axes == 2 else 1 + power * abs(tokens.arrays["beta"].cumsum(1)).max() * tokens.arrays["theta"].max()
+            wanted, bounds = definition(tokens, lambda s: s**power, lambda s, lengths: lengths**power, power % 2 == 0)
+            bounds *= 4 * np.finfo(dtype).eps / 2 * turns * (1 + np.sqrt(110))
+            for lengths, forms in (((50, 60), ("recurrent", "chunked")),
+                                   ((1, 0, 64, 20, 25), ("chunked", "recurrent", "auto", "chunked", "recurrent"))):
+                rows = self.pieces(tokens, lengths, forms, f"--power {power}")
+                self.assertLessEqual((abs(rows - wanted) / bounds).max(), 1)
+            dropped = self.pieces(tokens, (50, 60), ("chunked",) * 2, f"--power {power}", resumes=False)
+            self.assertGreater((abs(dropped - wanted) / bounds).max(), 10)
+
+    def test_gradients_and_diagnostics_after_a_state_are_those_of_the_package(self):
+        tokens = Tokens(T=60, gates=True)
+        q, k, v, g = (tokens.arrays[name] for name in ("q", "k", "v", "log-gate"))
+        attention = sympow.Attention(form="chunked")
+        state = sympow.State(attention, 2, 4, 4, 3, np.float64)
+        attention(q[:, :30], k[:, :30], v[:, :30], log_gates=g[:, :30], state=state)
+        state.save("s")
+        now = [x[:, 30:] for x in (q, k, v)]
+        wanted = attention.vjp(tokens.dy[:, 30:], *now, log_gates=g[:, 30:], state=state)
+        said = attention.diagnose(*now, log_gates=g[:, 30:], state=state)
+        self.succeed(tokens.save(tokens=slice(30, 60))
+                     + " --state-in s --state-out after --form chunked --out y.npy --grad dy.npy --diagnostics d.npy")
+        np.testing.assert_array_equal(np.load("y_dk.npy"), wanted.keys)
+        np.testing.assert_array_equal(np.load("d.npy"), np.stack(said, axis=-1))
+        np.testing.assert_array_equal(np.load("y.npy"), attention(*now, log_gates=g[:, 30:], state=state))
+        other = sympow.State(attention, 2, 4, 4, 3, np.float64)
+        other.load("after")
+        np.testing.assert_array_equal(other.read().sums, state.read().sums)
+        self.assertEqual(other.tokens(1, 3), 60)
+
+    def test_resumed_forms_are_compared(self):
+        for dtype, power in itertools.product((np.float32, np.float64), (2, 3)):
+            tokens = Tokens(T=100, dtype=dtype, gates=True, turns=True)
+            self.succeed(tokens.save(tokens=slice(0, 50)) + f" --power {power} --out y.npy --state-out s")
+            out = self.succeed(tokens.save(tokens=slice(50, 100)) + f" --power {power} --out y.npy --state-in s --compare")
+            self.assertIn("recurrent and chunked from --state-in", out)
+            self.assertIn("the forms agree", out)
+
+    def test_states_of_other_arrays_are_refused(self):
+        good = Tokens(3, turns=True).save() + " --out y.npy"
+        self.succeed(good + " --state-out s")
+        states = Path("s").read_bytes()
+
+        def refuse(reason, words=good, content=states):
+            Path("s").write_bytes(content)
+            self.refuse(words + " --state-in s --diagnostics d.npy --state-out left", "sympow-attend: --state-in s: ", reason)
+
+        refuse("state 3: state file: it ends inside of its body", content=states[:-1])
+        refuse("goes on after 4 states", content=states + b"x")
+        refuse("state 2: state file: the checksum does not match",
+               content=states[:len(states) // 2 + 99] + bytes([states[len(states) // 2 + 99] ^ 1]) + states[len(states) // 2 + 100:])
+        refuse("state 0: state file: this is not one", content=b"")
+        refuse("state 0: state file: this is not one", content=Path("q.npy").read_bytes())
+        for reason, arrays, more in (
+                ("goes on after 1 state, one a sequence and head", dict(axes=2, turns=True), ""),
+                ("holds 4 states, must hold 8, one a sequence and head", dict(axes=4, turns=True), ""),
+                ("sequence 0, head 0: the state was built under a rotation of 2 angles", dict(axes=3), ""),
+                ("bytes of a scalar is 8, must be 4", dict(axes=3, dtype=np.float32, turns=True), ""),
+                ("key dimension d is 4, must be 6", dict(axes=3, d=6, turns=True), ""),
+                ("value dimension e is 3, must be 2", dict(axes=3, e=2, turns=True), ""),
+                ("degree P is 2, must be 3", dict(axes=3, turns=True), " --power 3"),
+                ("fingerprint of the feature map", dict(axes=3, turns=True), " --feature random --features 10")):
+            refuse(reason, Tokens(**arrays).save() + more + " --out y.npy")
+        Path("s").write_bytes(states)
+        self.succeed(good.replace("--out", "--state-in s --out") if Tokens(3, turns=True).save() else "")
+        words = Tokens(3).save() + " --out y.npy --feature random --features 10 --seed "
+        self.succeed(words + "3 --state-out s")
+        self.succeed(words + "3 --state-in s")
+        self.refuse(words + "4 --state-in s", "--state-in s: state 0: state file: fingerprint")
+
+
+class BadInput(Folder):
+    def setUp(self):
+        super().setUp()
+        self.inputs = Tokens(T=5, turns=True, gates=True).save()
+
+    def refuse_file(self, option, name, *reasons):
+        """Refuses the good words with a file in the place of that of an option."""
+        words = re.sub(f"{option} \\S+", f"{option} {name}", self.inputs)
+        self.refuse(words + " --grad dy.npy --out y.npy --diagnostics d.npy --state-out s", *reasons)
+
+    def test_the_good_input_of_these_tests_is_good(self):
+        before = set(contents())
+        self.succeed(self.inputs + " --out y.npy --diagnostics d.npy --state-out s")
+        self.assertEqual(set(contents()) - before, {"y.npy", "d.npy", "s"})
+
+    def test_options(self):
+        plain = "--q q.npy --k k.npy --v v.npy"
+        most = plain + " --out y.npy "
+        self.refuse([], "--q is missing; see sympow-attend --help")
+        self.refuse(plain, "--out is missing")
+        self.refuse(most + "--scale --compare", "--scale needs a value, but is followed by '--compare'")
+        self.refuse(most.split() + ["--scale", ""], "--scale needs a value")
+        self.refuse(most.split() + ["--scale", "1 "], "--scale is 1 , must be a finite number")
+        for more, reason in {
+                "--frobnicate": "unknown option --frobnicate", "extra": "unknown option extra",
+                "--power=2": "unknown option --power=2", "--pow 2": "unknown option --pow", "--power": "--power needs a value",
+                "--compare --compare": "--compare is given twice", "--q q.npy": "--q is given twice",
+                "--feature cosine": "--feature is cosine, must be power, linear, exponential or random",
+                "--form fast": "--form is fast, must be auto, attention, recurrent or chunked",
+                "--normalize yes": "--normalize is yes, must be auto, sum or none",
+                "--power 3 --normalize sum": "--normalize sum does not go with --power 3",
+                "--feature linear --normalize sum": "--normalize sum does not go with --feature linear",
+                "--feature linear --power 2": "--power 2 does not go with --feature linear",
+                "--feature random": "--features is missing",
+                "--features 8": "--features 8 does not go with the default --feature power",
+                "--feature linear --seed 8": "--seed 8 does not go with --feature linear",
+                "--feature random --features 8 --power 2": "--power 2 does not go with --feature random",
+                "--feature random --features 8 --form attention --state-out s": "--state-out s does not go with --form attention",
+                "--beta beta.npy": "--beta beta.npy needs --theta", "--delta-rule": "--delta-rule needs --strength",
+                "--householder q.npy": "--householder q.npy needs --strength",
+                "--strength beta.npy": "--strength beta.npy needs --householder",
+                "--form attention --state-in s": "--state-in s does not go with --form attention"}.items():
+            self.refuse(most + more, reason)
+        chain = most + "--householder q.npy --strength beta.npy "
+        self.refuse(chain + "--theta theta.npy", "--householder q.npy does not go with --theta")
+        self.refuse(chain + "--feature random --features 8", "--householder q.npy does not go with --feature random")
+        for more in ("--form recurrent", "--form chunked", "--state-in s", "--state-out s"):
+            self.refuse(most + "--feature exponential " + more, f"{more} does not go with --feature exponential, which has no state")
+            self.refuse(chain + more, f"{more} does not go with --householder and --power 2")
+        self.succeed(chain + "--feature linear --state-out s")
+        for option, allowed, bad in (
+                ("--power", "1 to 8", "0 9 -2 2.5 two 99999999999999999999 2x ٣"),
+                ("--chunk", "1 or more", "0 -1 64k 1e3 99999999999999999999"),
+                ("--feature random --features", "1 or more", "0 -3 many 2.5 9223372036854775808"),
+                ("--feature random --features 8 --seed", "0 or more", "-1 x 1.5 9223372036854775808")):
+            for value in bad.split():
+                self.refuse(f"{most}{option} {value}", f"{option.split()[-1]} is {value}, must be a whole number of {allowed}")
+        for value in "nan inf 1e999 one 1,5 0x10 1_0".split():
+            self.refuse(f"{most}--scale {value}", f"--scale is {value}, must be a finite number")
+
+    def test_files(self):
+        good = Path("q.npy").read_bytes()
+        header = len(good) - 2 * 5 * 4 * 4 * 8
+        for name, content in {
+                "foreign": b"not an array", "zip": b"PK\3\4 a zip file", "nothing": b"", "cut": good[:-8], "longer": good + b"12345678",
+                "big": good.replace(b"<f8", b">f8"), "half": good.replace(b"<f8", b"<f2"), "whole": good.replace(b"<f8", b"<i8"),
+                "fortran": good.replace(b"False, ", b"True,  "), "version": good[:6] + b"\4" + good[7:], "short": good[:9],
+                "object": good.replace(b"<f8", b"|O "), "negative": good.replace(b"(2, 5,", b"(-2,-5")}.items():
+            Path(f"{name}.npy").write_bytes(content)
+        os.mkdir("folder.npy")
+        os.mkfifo("pipe.npy")
+        for option in ("--q", "--k", "--v", "--log-gate", "--theta", "--beta", "--grad"):
+            for name, reason in {
+                    "gone": "there is no such file", "folder": "is not a regular file", "pipe": "is not a regular file",
+                    "foreign": "is not an npy file", "zip": "is not an npy file", "nothing": "is not an npy file",
+                    "version": "is not an npy file", "short": "is not an npy file", "object": "", "negative": "",
+                    "cut": "shape (2, 5, 4, 4) of f8 takes 1280 bytes, the file has 1272 after its header",
+                    "longer": "shape (2, 5, 4, 4) of f8 takes 1280 bytes, the file has 1288",
+                    "big": "entries are of type '>f8', must be '<f4' or '<f8'", "half": "entries are of type '<f2'",
+                    "whole": "entries are of type '<i8'", "fortran": "is in Fortran order, must be in C order"}.items():
+                words = self.inputs if option != "--grad" else self.inputs + " --grad x.npy"
+                self.refuse(re.sub(f"{option} \\S+", f"{option} {name}.npy", words) + " --out y.npy",
+                            f"sympow-attend: {option} {name}.npy: {reason}")
+        if os.getuid() != 0:
+            os.chmod("q.npy", 0)
+            self.refuse_file("--q", "q.npy", "--q q.npy: is not an npy file that can be read: ", "Permission")
+        self.refuse(self.inputs + " --out y.npy --state-in gone", "--state-in gone: ")
+        self.refuse(self.inputs + " --out y.npy --state-in folder.npy", "--state-in folder.npy: ")
+        with open("large.npy", "wb") as file:  # a hole, which takes no room
+            file.write(good[:header].replace(b"(2, 5, 4, 4), }", b"(549755813888,)}"[:15]))
+            file.truncate(header + 2**42)
+        self.refuse_file("--q", "large.npy", "")
+
+    def test_version_2_and_3_and_a_fortran_order_of_one_axis(self):
+        x = np.arange(5.0)
+        for version in ((1, 0), (2, 0), (3, 0)):
+            with open("x.npy", "wb") as file:
+                np.lib.format.write_array(file, x, version)
+            np.testing.assert_array_equal(sympow.attend.read_npy("x", "x.npy", ("<f8",)), x)
+        Path("x.npy").write_bytes(Path("x.npy").read_bytes().replace(b"False, ", b"True,  "))
+        np.testing.assert_array_equal(sympow.attend.read_npy("x", "x.npy", ("<f8",)), x)
+
+    def test_shapes_and_types_that_disagree(self):
+        for name, shape in dict(transposed=(2, 4, 5, 4), longer=(2, 6, 4, 4), wider=(2, 5, 4, 6), three=(10, 4, 4), one=(160,),
+                                five=(1, 2, 5, 4, 4), none=(), empty=(2, 5, 4, 0), two=(2, 5), odd=(2, 5, 4, 3), angles=(3,),
+                                angles_2d=(1, 2)).items():
+            np.save(name, np.full(shape, 0.5))
+        np.save("single", np.full((2, 5, 4, 4), 0.5, np.float32))
+        for option, name, reason in (
+                ("--k", "single", "is of type f4, must be f8 as --q q.npy is"), ("--k", "transposed", "shape is (2, 4, 5, 4), must be "
+                 "(2, 5, 4, 4), that of --q q.npy"), ("--k", "wider", "shape is (2, 5, 4, 6), must be (2, 5, 4, 4)"),
+                ("--v", "longer", "shape is (2, 6, 4, 4), must be (2, 5, 4, 4)"), ("--v", "three", "shape is (10, 4, 4), must be ("),
+                ("--q", "one", "shape is (160,), must be (T, d), (H, T, d) or (B, T, H, d)"), ("--q", "five", "shape is (1, 2, 5"),
+                ("--q", "none", "shape is (), must be"), ("--theta", "angles", "shape is (3,), must be (2,), half of the last axis"),
+                ("--log-gate", "two", "shape is (2, 5), must be (2, 5, 4), one number for each token and head of --q"),
+                ("--beta", "two", "shape is (2, 5), must be (2, 5, 4)"), ("--theta", "angles_2d", "shape is (1, 2), must be (2,)"),
+                ("--k", "none", "shape is (), must be"), ("--v", "none", "shape is (), must be")):
+            self.refuse_file(option, f"{name}.npy", f"{option} {name}.npy: {reason}")
+        plain = "--out y.npy --q q.npy --k k.npy --v v.npy "
+        self.refuse("--q empty.npy --k empty.npy --v v.npy --out y.npy", "--q empty.npy: its last axis is 0")
+        self.refuse("--q q.npy --k k.npy --v empty.npy --out y.npy", "that of --v 0, must be at least 1")
+        self.refuse("--q odd.npy --k odd.npy --v odd.npy --theta theta.npy --out y.npy", "--q odd.npy: its last axis is 3", "even")
+        self.refuse(plain + "--grad single.npy", "--grad single.npy: shape is (2, 5, 4, 4), must be (2, 5, 4, 3), that of Y")
+        np.save("single", np.full((2, 5, 4, 3), 0.5, np.float32))
+        self.refuse(plain + "--grad single.npy", "--grad single.npy: is of type f4, must be f8 as --q q.npy is")
+        chain = "--feature linear --householder {} --strength {}"
+        self.refuse(plain + chain.format("odd.npy", "beta.npy"), "--householder odd.npy: shape is (2, 5, 4, 3), must be (2, 5, 4, 4)")
+        self.refuse(plain + chain.format("q.npy", "q.npy"), "--strength q.npy: shape is (2, 5, 4, 4), must be (2, 5, 4), one number")
+
+    def test_entries_that_are_not_finite_and_gates_that_are_not(self):
+        for name, place in {"q": (1, 1, 0, 1), "k": (1, 4, 3, 3), "v": (1, 4, 2, 2), "beta": (0, 0, 0), "theta": (1,),
+                            "dy": (0, 3, 2, 1), "log-gate": (1, 0, 2)}.items():
+            x, is_gate, option = np.load(f"{name}.npy"), name == "log-gate", "--grad" if name == "dy" else f"--{name}"
+            for value in (1e-9, 1.0, np.inf, np.nan) if is_gate else (np.inf, -np.inf, np.nan):
+                bad = x.copy()
+                bad[place] = value
+                np.save("bad", bad)
+                words = re.sub(f"{option} \\S+", f"{option} bad.npy", self.inputs + " --grad dy.npy")
+                self.refuse(words + " --out y.npy", f"{option} bad.npy: entry {place} is {value:g}, must be "
+                            + ("a logarithm of at most 0" if is_gate else "finite"))
+        np.save("theta", np.array([1e308, 1]))
+        np.save("beta", np.full((2, 5, 4), 1e308))
+        self.refuse(self.inputs + " --out y.npy", "theta")
+
+    def test_numbers_that_leave_the_range(self):
+        words = Tokens(T=5).save() + " --out y.npy --diagnostics d.npy "
+        self.refuse(words + "--feature random --features 24 --scale 1e308", "--scale is 1e+308: row (0, 0, 0) of Y is not a number though "
+                    "--q q.npy, --k k.npy and --v v.npy are finite, its scores leave the range of f8")
+        strengths = np.full((2, 5, 4), 0.5)
+        strengths[1, 0, 2] = 1e308
+        np.save("st", strengths)
+        np.save("v", np.full((2, 5, 4, 3), 10.0))
+        words += "--feature linear --householder q.npy --strength st.npy "
+        self.refuse(words + "--delta-rule", "--strength st.npy: times entry (1, 0, 2, 0) of --v v.npy is beyond the range of f8")
+        np.save("st", np.full((2, 5, 4), 3.0))
+        self.assertRegex(self.succeed(words), r"(?m)^\d+ of 40 steps of the chain can make keys grow: ST \|w\|\^2 is not in \[0, 2\]")
+
+    def test_states_that_do_not_fit_memory(self):
+        np.save("x", np.full((2, 128), 0.5, np.float32))
+        words = "--q x.npy --k x.npy --v x.npy --out y.npy --power 8 "
+        for more in ("--form chunked", "--form recurrent", "--compare", "--state-out s"):
+            self.refuse(words + more, "there is not enough memory for these arrays")
+        self.succeed(words)  # attention needs no state
+
+    def test_no_library(self):
+        status, out, err = self.finish(self.inputs + " --out y.npy", env=os.environ | {"SYMPOW_C_LIBRARY": "/nothing"})
+        self.assertEqual((status, out), (2, ""))
+        self.assertEqual(err, "sympow-attend: /nothing of SYMPOW_C_LIBRARY: there is no such library; sympow.use(path) names one\n")
+
+    def test_the_usage_names_every_option(self):
+        for words in ("--help", "-h", "--q q.npy --help"):
+            out = self.succeed(words)
+            self.assertEqual(set(re.findall("(?m)^ {2,}(--[a-z -]+?) {2,}", out)) - {"--q --k --v"},
+                             (sympow.attend._WITH_VALUE | sympow.attend._FLAGS) - {"--q", "--k", "--v"})
+
+
+class Outputs(Folder):
+    def setUp(self):
+        super().setUp()
+        self.inputs = Tokens(T=400).save()
+
+    def test_outputs_that_cannot_be_written(self):
+        os.mkdir("folder")
+        os.symlink("/dev/null", "device")
+        os.symlink("loop", "loop")
+        os.symlink("nowhere/y.npy", "astray")
+        os.mkfifo("pipe")
+        for option in ("--out", "--diagnostics", "--state-out"):
+            words = self.inputs + ("" if option == "--out" else " --out y.npy")
+            for path, reason in {
+                    "nowhere/x": "there is no folder", "folder": "it is a directory", "device": "it is not a regular file",
+                    "pipe": "it is not a regular file", "new/": "it names no file", "q.npy/x": "there is no folder", "folder/": "",
+                    "loop": "its links do not end", "astray": "there is no folder", "/dev/stdout": "", "/proc/self/fd/1": ""}.items():
+                self.refuse(f"{words} {option} {path}", f"{option} {path}: cannot be written, {reason}")
+        same = "cannot be written, it is the same file as --out y.npy"
+        self.refuse(self.inputs + " --out y.npy --diagnostics y.npy", "--diagnostics y.npy: " + same)
+        self.refuse(self.inputs + " --out y.npy --state-out folder/../y.npy", "--state-out folder/../y.npy: " + same)
+        os.mkdir("y_dk.npy")
+        self.refuse(self.inputs + " --out y.npy --grad dy.npy", "gradient of --k y_dk.npy: cannot be written, it is a directory")
+        if os.getuid() != 0:
+            os.chmod("folder", 0o500)
+            self.refuse(self.inputs + " --out folder/y", "takes no files")
+
+    def test_an_output_may_replace_an_input_and_what_a_link_points_to(self):
+        self.succeed(self.inputs + " --out y.npy")
+        wanted = Path("y.npy").read_bytes()
+        self.assertEqual(stat.S_IMODE(os.stat("y.npy").st_mode), stat.S_IMODE(os.stat("q.npy").st_mode))
+        os.mkdir("elsewhere")
+        os.symlink("elsewhere/first", "link")
+        os.symlink("second", "elsewhere/first")
+        for _ in range(2):  # the second time it is there
+            self.succeed(self.inputs + " --out link")
+            self.assertTrue(os.path.islink("link") and os.path.islink("elsewhere/first"))
+            self.assertEqual(Path("elsewhere/second").read_bytes(), wanted)
+            Path("elsewhere/second").write_text("something else")
+            os.chmod("elsewhere/second", 0o640)
+        self.assertEqual(stat.S_IMODE(os.stat("elsewhere/second").st_mode), 0o640)
+        self.succeed(self.inputs + " --out q.npy --state-out link")
+        self.assertEqual(Path("q.npy").read_bytes(), wanted)
+        self.assertEqual(stat.S_IMODE(os.stat("elsewhere/second").st_mode), 0o640)
+
+    def test_an_output_that_was_there_stays_as_it_was_when_the_input_is_bad(self):
+        for name in ("y.npy", "d.npy", "s"):
+            Path(name).write_text("as it was")
+        outputs = " --out y.npy --diagnostics d.npy --state-out s"
+        self.refuse("--q q.npy --k k.npy --v gone.npy" + outputs, "--v gone.npy")
+        self.refuse("--q q.npy --k k.npy --v v.npy --state-in q.npy" + outputs, "--state-in q.npy")
+
+    def test_a_file_that_cannot_be_finished_leaves_none(self):
+        words = self.inputs + " --grad dy.npy --diagnostics d.npy --state-out s --out y.npy"
+        for name in ("numpy.save", "sympow.State.save", "os.replace"):
+            calls = itertools.count()
+            of = {"numpy.save": np.save, "sympow.State.save": sympow.State.save, "os.replace": os.replace}[name]
+
+            def fails(*arguments):
+                if next(calls) == {"numpy.save": 3, "sympow.State.save": 0, "os.replace": 4}[name]:
+                    raise OSError(28, "No space left on device")
+                of(*arguments)
+
+            with mock.patch(name, fails):
+                before = contents()
+                status, _, err = self.run_program(words)
+            self.assertEqual(status, 2)
+            self.assertRegex(err, r"\Asympow-attend: \S[^\n]*: cannot be written to its end, [^\n]*No space left on device\n\Z")
+            self.assertEqual(contents(), before)
+
+    def test_limits_of_the_process_are_errors(self):
+        before = contents()
+        limit = "resource.setrlimit(resource.RLIMIT_FSIZE, (1024, 1024))"
+        for more in ("", " --state-out s --diagnostics d.npy"):
+            status, out, err = self.finish(self.inputs + " --out y.npy" + more, limit)
+            self.assertEqual((status, out, err.count("\n")), (2, "", 1), err)
+            self.assertIn("cannot be written to its end", err)
+        np.save("x", np.ones((4000000, 2)))
+        before = contents()
+        limit = ("used = int(open('/proc/self/statm').read().split()[0]) * resource.getpagesize()\n"
+                 "resource.setrlimit(resource.RLIMIT_AS, (used + 100000000,) * 2)")
+        sympow.version()
+        status, out, err = self.finish("--q x.npy --k x.npy --v x.npy --form chunked --out y.npy", "sympow.version()\n" + limit)
+        self.assertEqual((status, out, err), (2, "", "sympow-attend: there is not enough memory for these arrays\n"))
+        self.assertEqual(contents(), before)
+
+    def test_what_cannot_be_printed_is_an_error_and_leaves_no_file(self):
+        before = contents()
+        for words, elsewhere in itertools.product((self.inputs + " --out y.npy", "--help"), (">&-", ">/dev/full", "<&- >&- 2>&-")):
+            if "full" in elsewhere and not os.path.exists("/dev/full"):
+                continue
+            done = subprocess.run(f"'{sys.executable}' -m sympow attend {words} {elsewhere}", shell=True, capture_output=True, text=True)
+            complaint = "" if "2>" in elsewhere else "sympow-attend: standard output: cannot be written to its end\n"
+            self.assertEqual((done.returncode, done.stderr), (2, complaint), elsewhere)
+            self.assertEqual(contents(), before)
+
+    def test_a_path_may_be_any_bytes(self):
+        words = [os.fsencode(word) for word in self.inputs.split()] + [b"--grad", b"dy.npy", b"--out", b"\xff\ny.npy"]
+        done = subprocess.run([sys.executable, "-m", "sympow", "attend", *words], capture_output=True)
+        self.assertEqual((done.returncode, done.stderr), (0, b""))
+        self.assertTrue(os.path.exists(b"\xff\ny_dq.npy"))
+        self.refuse(self.inputs.split() + ["--out", "a\nb/y.npy"], "a?b")
+
+    def test_a_signal_ends_the_program_and_leaves_no_partial_file(self):
+        np.save("x", np.full((60000, 2), 0.5, np.float32))
+        before = contents()
+        for number in SIGNALS:
+            process = self.start("--q x.npy --k x.npy --v x.npy --feature exponential --out y.npy",
+                                 "sympow.Attention.__call__ = lambda *x, of=sympow.Attention.__call__, **y: "
+                                 "(print('ready', flush=True), of(*x, **y))[1]")
+            self.assertEqual(process.stdout.readline(), "ready\n")
+            process.send_signal(number)
+            process.communicate()
+            self.assertEqual(process.returncode, -number)
+            self.assertEqual(contents(), before)
+        words = self.inputs + " --grad dy.npy --out y.npy --state-out s"
+        done = self.finish(words, "import os\nof = os.replace\n"  # a signal between two of the files: all of them are there
+                           "os.replace = lambda *x: (os.kill(os.getpid(), signal.SIGTERM), of(*x))")
+        self.assertEqual(done[0], -signal.SIGTERM)
+        self.assertEqual(set(contents()) - set(before), {"y.npy", "y_dq.npy", "y_dk.npy", "y_dv.npy", "s"})
+        status, _, _ = self.finish(self.inputs + " --out z.npy", "import os\nsignal.signal(signal.SIGHUP, signal.SIG_IGN)\nof = os.replace\n"
+                                   "os.replace = lambda *x: (os.kill(os.getpid(), signal.SIGHUP), of(*x))")
+        self.assertEqual(status, 0)  # as under nohup
+
+
+class Fuzz(Folder):
+    def test_damaged_files(self):
+        """Each ends in an array or in one clear line, before more memory is taken than the file is long."""
+        words = (b" \n ( ) { } , ' \" : 0 7 -1 4294967296 9223372036854775807 99999999999999999999 'descr' 'shape' True False '<f4' "
+                 b"'<f8' '>f8' '|O' (3,4) [('a','<f4')] \x93NUMPY\1\0 \xff\xff\xff\x7f ((((((((((((((((( 1L True,").split(b" ")
+        files, numbers, ends = [], random.Random(20240601), {True: 0, False: 0}
+        for shape, dtype, version in itertools.product(((3, 4), (2, 3, 2, 2), (0, 5)), ("<f4", "<f8"), ((1, 0), (2, 0), (3, 0))):
+            file = io.BytesIO()
+            np.lib.format.write_array(file, np.ones(shape, dtype), version)
+            files.append(file.getvalue())
+        fromfile = np.fromfile
+        sizes = []
+        with mock.patch.object(np, "fromfile", lambda file, dtype, count: sizes.append(count * dtype.itemsize) or fromfile(
+                file, dtype, count)):
+            for turn in range(10000):
+                content = bytearray(numbers.choice(files))
+                for _ in range(numbers.randint(1, 4)):
+                    at = numbers.randrange(len(content) + 1) if numbers.random() < 0.5 else min(numbers.randrange(100), len(content))
+                    word = numbers.choice(words)
+                    content[at:at + numbers.choice((0, 1, len(word), 16))] = numbers.choice(
+                        (b"", word, numbers.randbytes(1), numbers.randbytes(numbers.randrange(9))))
+                    del content[numbers.choice((numbers.randrange(len(content) + 1), len(content))) if numbers.random() < 0.2
+                                else len(content):]
+                Path("x.npy").write_bytes(content)
+                try:
+                    x = sympow.attend.read_npy("--q x.npy", "x.npy", ("<f4", "<f8"))
+                    self.assertLess(x.nbytes, len(content))
+                    ends[True] += 1
+                except sympow.attend.BadInput as error:
+                    self.assertTrue(str(error).startswith("--q x.npy: "), turn)
+                    ends[False] += 1
+                self.assertLess(max(sizes, default=0), 3000)
+        self.assertGreater(ends[True], 100)
+        self.assertGreater(ends[False], 2500)
+
+    def test_random_options(self):
+        """Every command line ends with rows of their shape, or with one line and no file."""
+        inputs, numbers, statuses = Tokens(T=5, turns=True, gates=True).save(), random.Random(3), []
+        more = ("--feature power|--feature linear|--feature exponential|--feature random|--features 8|--power 3|--seed 2|--form recurrent|"
+                "--form chunked|--form attention|--chunk 2|--lengths 5,2|--lengths 2|--layout bhtd|--scale 2|--scale -1e300|--normalize sum|"
+                "--normalize none|--state-in s|--state-out s|--diagnostics d.npy|--grad dy.npy|--compare|--delta-rule|"
+                "--householder q.npy --strength beta.npy|--pairing half-split|--theta theta.npy|--beta beta.npy|--power 9|--q").split("|")
+        for _ in range(400):
+            words = numbers.choice((inputs, "--q q.npy --k k.npy --v v.npy")) + " --out y.npy " + " ".join(
+                numbers.sample(more, numbers.randint(0, 5)))
+            before = contents()
+            status, _, err = self.run_program(words)
+            statuses.append(status)
+            if status == 2:
+                self.assertRegex(err, r"\Asympow-attend: [^\n]+\n\Z")
+                self.assertEqual(contents(), before, words)
+            else:
+                self.assertEqual((err, np.load("y.npy").shape), ("", (2, 5, 4, 3)), words)
+        self.assertTrue(60 < statuses.count(0) < 340, statuses.count(0))
+
+
+if __name__ == "__main__":
+    unittest.main()
