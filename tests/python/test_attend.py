@@ -26,7 +26,8 @@ import sympow.attend
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 FEATURES = ("power", "linear", "exponential", "random")
-SOFTMAX = np.exp, lambda s, lengths: np.exp(s) * (1 + lengths)  # κ, and the weight of a pair in K
+NAMES = {"q": "queries", "k": "keys", "v": "values", "log-gate": "log_gates", "theta": "theta", "beta": "beta",
+         "householder": "householder", "strength": "strengths"}
 AXES = {2: "(T, d)", 3: "(H, T, d)", 4: "(B, T, H, d)"}
 
 
@@ -116,6 +117,11 @@ class Tokens:
         x = np.load(name)[(None,) * (4 - self.axes)]
         return x.swapaxes(1, 2) if layout == "bhtd" or self.axes < 4 else x
 
+    def call(self, function, *before, **options):
+        """What a function of the package gives."""
+        arrays = {NAMES[name]: x for name, x in self.arrays.items()}
+        return function(*before, **{"pairing": "interleaved"} | arrays | options)
+
     def part(self, b, length):
         """The first tokens of one sequence."""
         part = Tokens()
@@ -124,104 +130,58 @@ class Tokens:
         return part
 
 
-def rotated(x, angles, pairing):
-    """[T, d] by [T, d/2]."""
-    y, half = np.empty_like(x), x.shape[1] // 2
-    a, b = (slice(0, None, 2), slice(1, None, 2)) if pairing == "interleaved" else (slice(0, half), slice(half, None))
-    y[:, a] = x[:, a] * np.cos(angles) - x[:, b] * np.sin(angles)
-    y[:, b] = x[:, a] * np.sin(angles) + x[:, b] * np.cos(angles)
-    return y
-
-
-def definition(tokens, kappa, weight, divides, scale=1.0, pairing="interleaved"):
-    """Rows by the formula in float64, and the row rule's K max|V| with pairs of weight(s, scale ‖q‖ ‖k‖)."""
-    x = {name: array.astype(float) for name, array in tokens.arrays.items()}
-    (B, T, H, _), (Hk, e) = x["q"].shape, x["v"].shape[2:]
-    rows, bounds = np.empty((B, T, H, e)), np.empty((B, T, H, 1))
-    for b, h in itertools.product(range(B), range(H)):
-        g = h * Hk // H
-        q, k, v = x["q"][b, :, h], x["k"][b, :, g], x["v"][b, :, g]
-        forget = np.tril(np.ones((T, T)))
-        if "log-gate" in x:
-            sums = x["log-gate"][b, :, h].cumsum()
-            forget = np.tril(np.exp(np.minimum(sums[:, None] - sums, 0)))
-        lengths = abs(scale) * np.outer(np.linalg.norm(q, axis=1), np.linalg.norm(k, axis=1))
-        if "theta" in x:
-            angles = np.outer(x["beta"][b, :, h].cumsum(), x["theta"])
-            q, k = rotated(q, angles, pairing), rotated(k, angles, pairing)
-        s = scale * q @ k.T
-        if "householder" in x:
-            for i in range(T):
-                moved = k[:i].copy()  # the keys before token i, each moved by all tokens since
-                w, strength = x["householder"][b, i, g], x["strength"][b, i, g]
-                k = np.concatenate([moved - strength * np.outer(moved @ w, w), k[i:]])
-                s[i, :i + 1] = scale * k[:i + 1] @ q[i]
-        scores = kappa(s) * forget
-        sums = scores.sum(1, keepdims=True) if divides else 1
-        rows[b, :, h] = scores @ v / sums
-        bounds[b, :, h] = (weight(s, lengths) * forget).sum(1, keepdims=True) / np.abs(sums) * np.abs(v).max()
-    return rows, bounds
-
-
 class Rows(Folder):
-    def check_rows(self, tokens, words, *definition_of, **options):
-        (wanted, bounds), rows = definition(tokens, *definition_of, **options), tokens.load("y.npy")
-        self.assertEqual((rows.dtype, rows.shape), (tokens.dtype, wanted.shape))
-        turns = 1
-        if "theta" in tokens.arrays:
-            turns += 8 * abs(tokens.arrays["beta"].cumsum(1)).max() * tokens.arrays["theta"].max()  # the power is at most 8
-        most = 4 * np.finfo(tokens.dtype).eps / 2 * turns * (1 + np.sqrt(wanted.shape[1]))
-        self.assertLessEqual((abs(rows - wanted) / bounds).max(), most, words)
+    def test_rows_are_those_of_the_package(self):
+        """In every layout and type; test_numpy.py compares these with the definition."""
+        for axes, dtype, (words, options), more in itertools.product(AXES, (np.float32, np.float64), (
+                ("", {}), ("--power 3", dict(power=3)), ("--power 8 --normalize none", dict(power=8, normalisation="unnormalised")),
+                ("--normalize sum --chunk 9", dict(chunk=9)), ("--feature linear --form recurrent", dict(power=1, form="recurrent")),
+                ("--feature exponential", dict(scores="exponential")), ("--form attention", dict(form="attention")),
+                ("--form chunked --pairing half-split --scale .5", dict(form="chunked", pairing="half_split", scale=0.5)),
+                ("--feature random --features 24", dict(scores="random", features=24)),
+                ("--feature random --features 24 --seed 5", dict(scores="random", features=24, seed=5))),
+                ({}, dict(turns=True, gates=True), dict(chain=True))):
+            if "chain" in more and "random" in words or "turns" not in more and "pairing" in words:
+                continue
+            if "chain" in more and ("chunked" in words or "power" in words):
+                continue
+            tokens = Tokens(axes, Hk=2 if axes > 2 else None, dtype=dtype, **more)
+            out = self.succeed(f"{tokens.save()} {words} --out y.npy --diagnostics d.npy")
+            q = tokens.arrays["q"]
+            self.assertIn(f" {q.shape[0] * q.shape[2]} head", out)
+            self.assertIn(f"\nQ is {AXES[axes]} = {np.load('q.npy').shape}, K {np.load('k.npy').shape}, V", out)
+            np.testing.assert_array_equal(tokens.load("y.npy"), tokens.call(sympow.attention, **options))
+            np.testing.assert_array_equal(tokens.load("d.npy"), np.stack(tokens.call(sympow.diagnose, **options), axis=-1))
+            self.assertEqual((np.load("y.npy").dtype, np.load("d.npy").dtype), (dtype, np.float64))
 
-    def test_every_form_feature_type_and_shape_gives_the_definition(self):
-        for axes, dtype, (feature, power, normalize) in itertools.product(AXES, (np.float32, np.float64), (
-                ("power", 2, "auto"), ("power", 2, "sum"), ("power", 4, "none"), ("power", 3, "auto"), ("power", 8, "auto"),
-                ("linear", 1, "auto"), ("exponential", 0, "auto"))):
-            tokens = Tokens(axes, Hk=2 if axes > 2 else None, dtype=dtype, gates=True, turns=axes == 4)
-            of = SOFTMAX if power == 0 else (lambda s: s**power, lambda s, lengths: lengths**power)
-            for form in ("auto", "attention", "recurrent", "chunked") if power else ("auto", "attention"):
-                words = (f"{tokens.save()} --feature {feature} --form {form} --out y.npy --scale .5 --normalize {normalize}"
-                         + (f" --power {power}" if feature == "power" else "") + (" --pairing half-split" if axes == 4 else ""))
-                out = self.succeed(words)
-                self.assertIn(f"{tokens.arrays['q'].shape[0] * tokens.arrays['q'].shape[2]} head", out)
-                self.assertIn(f"Q is {AXES[axes]} = {np.load('q.npy').shape}, K {np.load('k.npy').shape}, V", out)
-                self.check_rows(tokens, words, *of, power % 2 == 0 and normalize != "none", scale=0.5, pairing="half-split")
+    def test_rows_and_gradients_are_those_of_the_formula(self):
+        """Of sums Y = (S q·k)^P v. A sum of T terms of d + P + 2 roundings each is off by n u Σ|terms| at most."""
+        tokens, P, scale = Tokens(2), 3, 0.5
+        self.succeed(f"{tokens.save()} --power {P} --form attention --grad dy.npy --out y.npy --scale {scale}")
+        q, k, v = (tokens.arrays[name][0, :, 0] for name in "qkv")
+        dy, T, d = tokens.dy[0, :, 0], 40, 4
 
-    def test_chains_give_the_definition(self):
-        for feature, form in (("linear", "attention"), ("linear", "recurrent"), ("linear", "chunked"), ("exponential", "auto")):
-            tokens = Tokens(3, chain=True, gates=True, Hk=2)
-            words = f"{tokens.save()} --feature {feature} --form {form} --out y.npy"
-            self.succeed(words)
-            of = (lambda s: s, lambda s, lengths: lengths) if feature == "linear" else SOFTMAX
-            self.check_rows(tokens, words, *of, feature == "exponential")
+        def formula(q, k, v, dy, s):
+            slopes = np.tril(dy @ v.T) * P * s**(P - 1)
+            return (np.tril(s**P) @ v, scale * slopes @ k, scale * slopes.T @ q, np.tril(s**P).T @ dy, (slopes * (s / scale)).sum())
 
-    def test_random_features_are_those_of_the_package(self):
-        tokens = Tokens()
-        words = f"{tokens.save()} --feature random --features 24 --seed 5 --form recurrent --out y.npy"
-        self.succeed(words)
-        q, k, v = (tokens.arrays[name] for name in "qkv")
-        wanted = sympow.attention(q, k, v, scores="random", features=24, seed=5, form="recurrent")
-        np.testing.assert_array_equal(np.load("y.npy"), wanted)
-        self.succeed(words.replace("--seed 5", "--seed 6"))
-        self.assertFalse(np.array_equal(np.load("y.npy"), wanted))
+        wanted = formula(q, k, v, dy, scale * q @ k.T)
+        sizes = formula(*map(abs, (q, k, v, dy)), scale * np.outer(np.linalg.norm(q, axis=1), np.linalg.norm(k, axis=1)))
+        for name, x, size in zip(("", "_dq", "_dk", "_dv", "_dscale"), wanted, sizes):
+            n = T * (T if name == "_dscale" else 1) + P * (d + 2)
+            self.assertLessEqual((abs(np.load(f"y{name}.npy") - x) / size).max(), n * 2.0**-53, name)
 
     def test_the_automatic_form(self):
-        tokens = Tokens(2)
-        self.assertIn("automatic form", self.succeed(tokens.save() + " --out y.npy"))
-        self.assertIn("chunked form", self.succeed(tokens.save() + " --out y.npy --state-out s"))
-        self.assertIn("attention form", self.succeed(tokens.save() + " --out y.npy --feature exponential"))
+        words = Tokens(2).save() + " --out y.npy"
+        self.assertIn("automatic form", self.succeed(words))
+        self.assertIn("chunked form", self.succeed(words + " --state-out s"))
+        self.assertIn("attention form", self.succeed(words + " --feature exponential"))
 
-    def test_diagnostics(self):
+    def test_rows_without_information(self):
         tokens = Tokens(3, turns=True, gates=True)
         tokens.arrays["k"][0, 0] = 0  # the first row sees no other key
-        self.succeed(tokens.save() + " --out y.npy --diagnostics d.npy --form attention")
-        x = {"queries": "q", "keys": "k", "values": "v", "log_gates": "log-gate", "theta": "theta", "beta": "beta"}
-        said = sympow.diagnose(**{argument: tokens.arrays[name] for argument, name in x.items()}, pairing="interleaved",
-                               form="attention")
-        found = tokens.load("d.npy")
-        self.assertEqual(found.dtype, np.float64)
-        np.testing.assert_array_equal(found, np.stack(said, axis=-1))
-        self.assertTrue((found[:, 0, :, 2] == 1).all() and (tokens.load("y.npy")[:, 0] == 0).all())
+        self.succeed(tokens.save() + " --out y.npy --diagnostics d.npy")
+        self.assertTrue((tokens.load("d.npy")[:, 0, :, 2] == 1).all() and (tokens.load("y.npy")[:, 0] == 0).all())
 
 
 class Forms(Folder):
@@ -272,13 +232,14 @@ class Forms(Folder):
             tokens = Tokens(3, **more)
             words = f"{tokens.save()} --feature linear --out y.npy --compare"
             self.assertIn("the forms agree", self.succeed(words))
-            rows, bounds = definition(tokens, lambda s: s, lambda s, lengths: lengths, False)
+            said = tokens.call(sympow.diagnose, power=1)
+            bound = (said.condition * np.exp(said.log_sum))[0, 7, 1] * abs(tokens.arrays["v"]).max()
             call = sympow.Attention.__call__
 
             def wrong(attention, *arguments, **inputs):
                 y = call(attention, *arguments, **inputs)
                 if attention._given["form"] == "chunked":
-                    y[0, 7, 1, 2] += 20 * 4 * 2.0**-53 * 8 * bounds[0, 7, 1, 0]
+                    y[0, 7, 1, 2] += 20 * 4 * 2.0**-53 * 8 * bound
                 return y
 
             with mock.patch.object(sympow.Attention, "__call__", wrong):
@@ -292,32 +253,14 @@ class Gradients(Folder):
         for layout, form, dtype in itertools.product(("bthd", "bhtd"), ("attention", "chunked"), (np.float32, np.float64)):
             tokens = Tokens(Hk=2, turns=True, gates=True, dtype=dtype)
             out = self.succeed(f"{tokens.save(layout)} --form {form} --grad dy.npy --out y.npy --scale .5")
-            names = dict(q="queries", k="keys", v="values", log_gate="log_gates", theta="theta", beta="beta")
+            names = {name.replace("-", "_"): NAMES[name] for name in tokens.arrays}
             self.assertIn(f"\ngradients in {', '.join(f'y_d{name}.npy' for name in [*names, 'scale'])}\n", out)
-            arrays = {names[name.replace("-", "_")]: x for name, x in tokens.arrays.items()}
-            wanted = sympow.vjp(tokens.dy, **arrays, pairing="interleaved", scale=0.5, form=form)
+            wanted = tokens.call(sympow.vjp, tokens.dy, scale=0.5, form=form)
             for name, argument in names.items():
                 found = np.load(f"y_d{name}.npy") if name == "theta" else tokens.load(f"y_d{name}.npy", layout)
                 np.testing.assert_array_equal(found, getattr(wanted, argument))
-                self.assertEqual(found.dtype, arrays[argument].dtype)
+                self.assertEqual(found.dtype, getattr(wanted, argument).dtype)
             self.assertEqual((np.load("y_dscale.npy").shape, float(np.load("y_dscale.npy"))), ((), wanted.scale))
-
-    def test_gradients_are_those_of_the_formula(self):
-        """Of sums Y = (S q·k)^P v. A sum of T terms of d + P + 2 roundings each is off by n u Σ|terms| at most."""
-        tokens, P, scale = Tokens(2), 3, 0.5
-        self.succeed(f"{tokens.save()} --power {P} --form attention --grad dy.npy --out y.npy --scale {scale}")
-        q, k, v = (tokens.arrays[name][0, :, 0] for name in "qkv")
-        dy, T, d = tokens.dy[0, :, 0], 40, 4
-
-        def gradients(q, k, v, dy, s):
-            slopes = np.tril(dy @ v.T) * P * s**(P - 1)
-            return scale * slopes @ k, scale * slopes.T @ q, np.tril(s**P).T @ dy, (slopes * (s / scale)).sum()
-
-        wanted = gradients(q, k, v, dy, scale * q @ k.T)
-        sizes = gradients(*map(abs, (q, k, v, dy)), scale * np.outer(np.linalg.norm(q, axis=1), np.linalg.norm(k, axis=1)))
-        for name, x, size in zip(("q", "k", "v", "scale"), wanted, sizes):
-            n = T * (T if name == "scale" else 1) + P * (d + 2)
-            self.assertLessEqual((abs(np.load(f"y_d{name}.npy") - x) / size).max(), n * 2.0**-53, name)
 
     def test_the_delta_rule_multiplies_values_by_strengths(self):
         for form, dtype in itertools.product(("attention", "chunked"), (np.float32, np.float64)):
@@ -415,8 +358,9 @@ class States(Folder):
         for seed, (axes, (power, dtype)) in enumerate(itertools.product(AXES, itertools.product((1, 2, 3, 4), (np.float32, np.float64)))):
             tokens = Tokens(axes, T=110, dtype=dtype, seed=seed, gates=True, turns=axes != 2)
             turns = 1 if axes == 2 else 1 + power * abs(tokens.arrays["beta"].cumsum(1)).max() * tokens.arrays["theta"].max()
-            wanted, bounds = definition(tokens, lambda s: s**power, lambda s, lengths: lengths**power, power % 2 == 0)
-            bounds *= 4 * np.finfo(dtype).eps / 2 * turns * (1 + np.sqrt(110))
+            wanted, said = (tokens.call(x, power=power, form="attention") for x in (sympow.attention, sympow.diagnose))
+            bounds = said.condition * (1 if power % 2 == 0 else np.exp(said.log_sum)) * abs(tokens.arrays["v"]).max()
+            bounds = bounds[..., None] * 4 * np.finfo(dtype).eps / 2 * turns * (1 + np.sqrt(110))
             for lengths, forms in (((50, 60), ("recurrent", "chunked")),
                                    ((1, 0, 64, 20, 25), ("chunked", "recurrent", "auto", "chunked", "recurrent"))):
                 rows = self.pieces(tokens, lengths, forms, f"--power {power}")
