@@ -72,8 +72,7 @@ USAGE = """Attention whose scores are powers of inner products, on arrays from n
                    recurrent are made by the chunked form; a state that was read is constant, one that is left is not in the loss
   --compare        run every form that the feature has, print how far they are apart by the row rule,
                    |Y - Y'| / (4 u K max|V| (1 + sqrt n)), and exit with 1 if that is above 1 or a row holds information in one
-                   form and none in another; Y is that of the chosen form. The rows
-                   in double are those of the attention form: T^2 d operations a head
+                   form and none in another; Y is that of the chosen form. The rows in double are those of attention: T^2 d operations a head
 
 Exit status: 0 done, 1 the forms disagree, 2 bad input, output that cannot be written, too little memory or rows that are not numbers,
 with one line that says what; then no output file is left behind.
@@ -91,7 +90,6 @@ _WITH_VALUE = {*_INPUTS, *_CHOICES, *_NUMBERS, *_FILES, "--lengths", "--scale", 
 _FLAGS = {"--compare", "--delta-rule"}
 _NEEDS = {"--beta": "--theta", "--pairing": "--theta", "--strength": "--householder", "--householder": "--strength",
           "--delta-rule": "--strength"}
-_SMALLEST_CHUNK = 48  # that the library chooses
 
 
 class BadInput(Exception):
@@ -102,8 +100,8 @@ def fail(text: str) -> NoReturn:
     raise BadInput(text)
 
 
-def _counted(count: int, one: str, several: str = "") -> str:
-    return f"{count} {one if count == 1 else several or one + 's'}"
+def _counted(count: int, one: str) -> str:
+    return f"{count} {one}{'' if count == 1 else 's'}"
 
 
 def _refuse_any(bad: np.ndarray, text: Callable[[tuple[int, ...]], str]) -> None:
@@ -118,46 +116,35 @@ def _whole_number(option: str, value: str, least: int, most: int) -> int:
     return int(value)
 
 
-class Options:
+class Options(dict[str, str]):
     """The options of a command line, which go with each other. Raises `BadInput`."""
 
     def __init__(self, words: Sequence[str]) -> None:
-        self.given: dict[str, str] = {}
+        super().__init__()
         rest = iter(words)
         for option in rest:
             if option not in _WITH_VALUE | _FLAGS:
                 fail(f"unknown option {option}; see sympow-attend --help")
             if option in self:
                 fail(f"{option} is given twice")
-            self.given[option] = value = "" if option in _FLAGS else next(rest, "")
+            self[option] = value = "" if option in _FLAGS else next(rest, "")
             if option in _WITH_VALUE and (not value or value.startswith("--")):
                 fail(f"{option} needs a value" + (f", but is followed by '{value}'" if value else ""))
         for option, names in _CHOICES.items():
-            if self.given.get(option, names[0]) not in names:
-                fail(f"{option} is {self.given[option]}, must be {', '.join(names[:-1])} or {names[-1]}")
+            if self.get(option, names[0]) not in names:
+                fail(f"{option} is {self[option]}, must be {', '.join(names[:-1])} or {names[-1]}")
         self.feature, self.form, self.normalize, self.layout, self.pairing = (
-            self.given.get(option, names[0]) for option, names in _CHOICES.items())
+            self.get(option, names[0]) for option, names in _CHOICES.items())
         self.power, self.features, self.seed, self.chunk = (
-            _whole_number(option, self.given[option], least, most) if option in self else default
+            _whole_number(option, self[option], least, most) if option in self else default
             for option, (least, most, default) in _NUMBERS.items())
-        scale = self.given.get("--scale", "1")
+        scale = self.get("--scale", "1")
         if not re.fullmatch(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?", scale) or math.isinf(float(scale)):
             fail(f"--scale is {scale}, must be a finite number")
         self.scale, self.power = float(scale), 1 if self.feature == "linear" else self.power
         self.is_nonnegative = self.feature in ("exponential", "random") or self.power % 2 == 0
         self.divides = self.is_nonnegative if self.normalize == "auto" else self.normalize == "sum"
         self.has_state = self.feature != "exponential" and ("--householder" not in self or self.power == 1)
-        self.has_state_file = "--state-in" in self or "--state-out" in self
-        self._check()
-
-    def __contains__(self, option: str) -> bool:
-        return option in self.given
-
-    def text(self, option: str) -> str:
-        """As it was given: "--q q.npy"."""
-        return f"{option} {self.given[option]}".rstrip()
-
-    def _check(self) -> None:
         for option in ("--q", "--k", "--v", "--out", *(["--features"] if self.feature == "random" else [])):
             if option not in self:
                 fail(f"{option} is missing; see sympow-attend --help")
@@ -182,6 +169,10 @@ class Options:
                 if is_refused and option in self:
                     fail(f"{self.text(option)} does not go with {other}")
 
+    def text(self, option: str) -> str:
+        """As it was given: "--q q.npy"."""
+        return f"{option} {self[option]}".rstrip()
+
 
 def read_npy(name: str, path: str, types: Sequence[str]) -> np.ndarray:
     """The array in a file, of one of two types. Raises `BadInput`, before more memory is taken than the file is long."""
@@ -190,10 +181,9 @@ def read_npy(name: str, path: str, types: Sequence[str]) -> np.ndarray:
     try:
         with open(path, "rb") as file, warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            read_header = np.lib.format.read_array_header_2_0  # 3.0 has other names of records alone
-            if np.lib.format.read_magic(file) == (1, 0):
-                read_header = np.lib.format.read_array_header_1_0
-            shape, is_fortran, dtype = read_header(file)
+            of = np.lib.format
+            is_first = of.read_magic(file) == (1, 0)  # the headers of 2.0 and 3.0 differ in names of records alone
+            shape, is_fortran, dtype = (of.read_array_header_1_0 if is_first else of.read_array_header_2_0)(file)
             if dtype.str not in types:
                 fail(f"{name}: entries are of type '{dtype.str}', must be '{types[0]}' or '{types[1]}'; see numpy's astype")
             if is_fortran and sum(n != 1 for n in shape) > 1:
@@ -213,7 +203,7 @@ class Problem:
 
     def __init__(self, options: Options) -> None:
         self.options = options
-        self.files = {option: read_npy(options.text(option), options.given[option], ("<f4", "<f8"))
+        self.files = {option: read_npy(options.text(option), options[option], ("<f4", "<f8"))
                       for option in (*_INPUTS, "--grad") if option in options}
         q, k, v = (self.files[option] for option in ("--q", "--k", "--v"))
         Q, self.axes, self.dtype, self.type = options.text("--q"), q.ndim, q.dtype, q.dtype.str[1:]
@@ -235,16 +225,14 @@ class Problem:
                 ("--log-gate", (self.H,), of_queries), ("--beta", (self.H,), of_queries),
                 ("--householder", (Hk, self.d), "that of --k"), ("--strength", (Hk,), of_keys),
                 ("--grad", (self.H, self.e), "that of Y"), ("--theta", None, "half of the last axis of --q")):
-            if (x := self.files.get(option)) is None:
-                continue
             shape = (self.d // 2,) if of_token is None else self.in_file(np.broadcast_to(0, (self.B, self.T, *of_token))).shape
-            if x.shape != shape:
+            if (x := self.files.get(option)) is not None and x.shape != shape:
                 fail(f"{options.text(option)}: shape is {x.shape}, must be {shape}, {why}")
-            if of_token is not None and len(of_token) == 2 and x.dtype != q.dtype:
+            if x is not None and len(of_token or ()) == 2 and x.dtype != q.dtype:
                 fail(f"{options.text(option)}: is of type {x.dtype.str[1:]}, must be {self.type} as {Q} is")
         self.lengths = None
         if "--lengths" in options:
-            given, name = options.given["--lengths"], options.text("--lengths")
+            given, name = options["--lengths"], options.text("--lengths")
             if re.fullmatch("[0-9,]+", given):
                 self.lengths = np.array([_whole_number(name, number, 0, _LARGEST) for number in given.split(",")])
             else:
@@ -260,6 +248,9 @@ class Problem:
                 good |= self.in_file(self.is_padding[(..., *(None,) * (x.ndim - self.axes + 2))])
             needed = "a logarithm of at most 0" if option == "--log-gate" else "finite"
             _refuse_any(~good, lambda at: f"{options.text(option)}: entry {at} is {x[at]:g}, must be {needed}")
+        if "--beta" in options and not math.isfinite(abs(self.files["--theta"]).max(initial=0).astype(float) * abs(
+                np.where(self.is_padding[..., None], 0, self.view("--beta"))).max(initial=0)):
+            fail(f"{options.text('--theta')}: its largest rate times the largest of {options.text('--beta')} is no finite angle")
 
     def view(self, option: str) -> np.ndarray | None:
         """An array as calls take it, [B, T, heads, n] or [B, T, heads]; None where there is none."""
@@ -274,32 +265,20 @@ class Problem:
         return (x.swapaxes(1, 2) if self.heads_first else x)[(0,) * (4 - self.axes)]
 
 
-class Output:
-    """A file that is to be written. Follows links; raises `BadInput` where it cannot be."""
-
-    def __init__(self, option: str, path: str, others: Sequence[Output]) -> None:
-        self.name, self.target = f"{option} {path}", os.path.realpath(path) + ("" if os.path.basename(path) else "/")
-        self.partial, folder = f"{self.target}.partial-{secrets.token_hex(4)}", os.path.dirname(self.target)
-        is_open = os.path.abspath(path).startswith(("/dev/std", "/dev/fd/", "/proc/"))
-        for is_refused, reason in (
-                (os.path.isdir(self.target), "it is a directory"), (self.target.endswith("/"), "it names no file"),
-                (os.path.islink(self.target), "its links do not end"),
-                (is_open or os.path.exists(self.target) and not os.path.isfile(self.target), "it is not a regular file"),
-                (not os.path.isdir(folder), f"there is no folder {folder}"),
-                (not os.access(folder, os.W_OK), f"the folder {folder} takes no files"),
-                *((self.target == other.target, f"it is the same file as {other.name}") for other in others)):
-            if is_refused:
-                fail(f"{self.name}: cannot be written, {reason}")
-
-    def make(self, content: np.ndarray | sympow.State) -> None:
-        """Writes the file under its partial name, with the mode of the one that it replaces."""
-        with open(self.partial, "xb") as file:
-            if os.path.exists(self.target):
-                shutil.copymode(self.target, self.partial)
-            if isinstance(content, np.ndarray):
-                np.save(file, np.asarray(content, order="C"))
-        if isinstance(content, sympow.State):
-            content.save(self.partial)
+def target_of(name: str, path: str, others: dict[str, str]) -> str:
+    """Where a file is to be written, beside the names of others by their places. Follows links. Raises `BadInput`."""
+    target = os.path.realpath(path) + ("" if os.path.basename(path) else "/")
+    folder, is_open = os.path.dirname(target), os.path.abspath(path).startswith(("/dev/std", "/dev/fd/", "/proc/"))
+    for is_refused, reason in (
+            (os.path.isdir(target), "it is a directory"), (target.endswith("/"), "it names no file"),
+            (os.path.islink(target), "its links do not end"),
+            (is_open or os.path.exists(target) and not os.path.isfile(target), "it is not a regular file"),
+            (not os.path.isdir(folder), f"there is no folder {folder}"),
+            (not os.access(folder, os.W_OK), f"the folder {folder} takes no files"),
+            (target in others, f"it is the same file as {others.get(target)}")):
+        if is_refused:
+            fail(f"{name}: cannot be written, {reason}")
+    return target
 
 
 def _print(text: str) -> None:
@@ -312,26 +291,33 @@ def _print(text: str) -> None:
         fail("standard output: cannot be written to its end")
 
 
-def write_all(contents: dict[Output, np.ndarray | sympow.State], text: str) -> None:
-    """Writes all files and prints the text, or leaves none of the files and raises `BadInput`. Signals wait until then."""
-    caught, made = [], []
+def write_all(contents: dict[str, np.ndarray | sympow.State], names: dict[str, str], text: str) -> None:
+    """Writes files with these contents and names, and prints the text, or leaves none of the files and raises `BadInput`. A file
+    keeps the mode of the one that it replaces. Signals that end the program do so afterwards."""
+    caught, made, suffix = [], [], f".partial-{secrets.token_hex(4)}"
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         if signal.getsignal(number) != signal.SIG_IGN:
             signal.signal(number, lambda number, frame: caught.append(number))
     try:
-        for output, content in contents.items():
-            made.append(output.partial)
-            output.make(content)
+        for target, content in contents.items():
+            made.append(target + suffix)
+            with open(target + suffix, "xb") as file:
+                if os.path.exists(target):
+                    shutil.copymode(target, target + suffix)
+                if isinstance(content, np.ndarray):
+                    np.save(file, np.asarray(content, order="C"))
+            if isinstance(content, sympow.State):
+                content.save(target + suffix)
         _print(text)
-        for n, output in enumerate(contents):
-            os.replace(output.partial, output.target)
-            made[n] = output.target
+        for n, target in enumerate(contents):
+            os.replace(target + suffix, target)
+            made[n] = target
     except BaseException as error:
         for path in made:
             with contextlib.suppress(OSError):
                 os.remove(path)
         if isinstance(error, OSError):  # as a `BadFile` is
-            fail(f"{output.name}: cannot be written to its end, {error}")
+            fail(f"{names[target]}: cannot be written to its end, {error}")
         raise
     finally:
         for number in caught:
@@ -339,16 +325,21 @@ def write_all(contents: dict[Output, np.ndarray | sympow.State], text: str) -> N
             os.kill(os.getpid(), number)
 
 
-def compare(problem: Problem, inputs: dict[str, Any], steps: np.ndarray, run: Callable[..., Any],
-            before: np.ndarray | None) -> tuple[list[str], bool]:
-    """Says how far the forms are apart by the row rule, |Y - Y'| / (4 u K max|V| (1 + √n)), and whether they agree. `steps`
-    are β |w|² of a chain; `run` gives rows and diagnostics of a form; `before` are the tokens in states. The measure is the
-    attention form in double; after states, the recurrent form."""
+def compare(problem: Problem, inputs: dict[str, Any], steps: np.ndarray, settings: dict[str, Any],
+            start: sympow.State | None) -> tuple[list[str], bool]:
+    """Says how far the forms are apart by the row rule, |Y - Y'| / (4 u K max|V| (1 + √n)), and whether they agree. `steps` are
+    β |w|² of a chain. The measure is the attention form in double; from a state, the recurrent form."""
+    def run(form: str, inputs: dict[str, Any]) -> tuple[np.ndarray, sympow.Diagnostics]:
+        of_form, state = sympow.Attention(form=form, **settings), None if start is None else start.copy()
+        said = of_form.diagnose(**inputs, state=state)
+        return of_form(**inputs, state=state), said
+
+    before = start and np.array([[float(start.tokens(b, h)) for h in range(problem.H)] for b in range(problem.B)])  # tokens
     options, info, is_row = problem.options, np.finfo(problem.dtype), ~problem.is_padding[..., None]
     unit, least, most = float(info.eps) / 2, 2 * float(info.tiny), float(info.max)
     forms = {"attention": math.inf} if before is None else {}  # and the tokens of each between updates of its state
     if options.has_state:
-        forms |= {"chunked": options.chunk or min(_SMALLEST_CHUNK, max(problem.T, 1)), "recurrent": 1}
+        forms |= {"chunked": options.chunk or min(48, max(problem.T, 1)), "recurrent": 1}  # the library takes at least 48
     if "--theta" in options or "--householder" in options:  # keys move on token by token
         forms = dict.fromkeys(forms, 1)
     sides = {form: run(form, inputs) for form in forms}
@@ -401,11 +392,9 @@ def compare(problem: Problem, inputs: dict[str, Any], steps: np.ndarray, run: Ca
     lines += ["attention   gives the rows in double" if form == "attention" and problem.type == "f8" else
               f"{form:10} {x:8.3f} from the rows in double" for form, x in from_double.items()]
     lines.append(f"largest    {worst:8.3f} by the row rule: the forms {'agree' if agree else 'DISAGREE'}")
-    for found, text in ((in_some, "with information in one form and none in another"),
-                        (without, "without information, not compared"),
-                        (beyond, "beyond the range of the type, not compared")):
-        if found.any():
-            lines.append(f"{found.sum()} of {_counted(problem.H * is_row.sum(), 'row')} {text}")
+    lines += [f"{found.sum()} of {_counted(problem.H * is_row.sum(), 'row')} {text}" for found, text in (
+        (in_some, "with information in one form and none in another"), (without, "without information, not compared"),
+        (beyond, "beyond the range of the type, not compared")) if found.any()]
     return lines, agree
 
 
@@ -428,14 +417,13 @@ def _gradients(problem: Problem, found: dict[str, Any], inputs: dict[str, Any]) 
 
 
 def _run(options: Options) -> int:
-    problem, outputs, contents = Problem(options), {}, {}
-    stem, extension = os.path.splitext(options.given["--out"])
-    paths = {option: options.given[option] for option in _FILES if option in options} | {
-        f"gradient of {option}": f"{stem}_d{option[2:].replace('-', '_')}{extension}"
-        for option in (*_INPUTS, "--scale") if option in options and "--grad" in options}
-    for name, path in paths.items():
-        outputs[name] = Output(name, path, list(outputs.values()))
-
+    problem, targets, names, contents = Problem(options), {}, {}, {}
+    stem, extension = os.path.splitext(options["--out"])
+    gradients = {option: f"{stem}_d{option[2:].replace('-', '_')}{extension}"
+                 for option in (*_INPUTS, "--scale") if option in options and "--grad" in options}
+    for option, path in *((x, options[x]) for x in _FILES if x in options), *((f"gradient of {x}", gradients[x]) for x in gradients):
+        targets[option] = target_of(f"{option} {path}", path, names)
+        names[targets[option]] = f"{option} {path}"
     inputs: dict[str, Any] = {name: problem.view(option) for option, name in _INPUTS.items()} | {"lengths": problem.lengths}
     if "--delta-rule" in options:
         inputs["values"] = inputs["values"] * inputs["strengths"].astype(problem.dtype)[..., None]
@@ -453,51 +441,38 @@ def _run(options: Options) -> int:
     settings = dict(scores=options.feature.replace("linear", "power"), power=options.power, chunk=options.chunk, threads=1,
                     normalisation="normalised" if options.divides else "unnormalised", scale=options.scale,
                     pairing=options.pairing.replace("-", "_"), features=options.features, seed=options.seed)
-    attention, state, resumed, lines, agree = sympow.Attention(form=form, **settings), None, None, [], True
-    if options.has_state_file:
+    attention, state, lines, agree = sympow.Attention(form=form, **settings), None, [], True
+    if "--state-in" in options or "--state-out" in options:
         form = "chunked" if form == "automatic" else form  # which the library then takes
         state = sympow.State(attention, problem.B, problem.H, problem.d, problem.e, problem.dtype)
     if "--state-in" in options:
-        state.load(options.given["--state-in"])
-        resumed = state.copy()
-
-    def run(form: str, inputs: dict[str, Any]) -> tuple[np.ndarray, sympow.Diagnostics]:
-        of_form, start = sympow.Attention(form=form, **settings), None if resumed is None else resumed.copy()
-        said = of_form.diagnose(**inputs, state=start)
-        return of_form(**inputs, state=start), said
-
+        state.load(options["--state-in"])
     if "--compare" in options:
-        before = None if resumed is None else np.array([[float(resumed.tokens(b, h)) for h in range(problem.H)]
-                                                        for b in range(problem.B)])
-        lines, agree = compare(problem, inputs, steps, run, before)
+        lines, agree = compare(problem, inputs, steps, settings, state if "--state-in" in options else None)
     if "--grad" in options:
         found = attention.vjp(problem.view("--grad"), **inputs, state=state)._asdict()
-        contents |= {outputs[f"gradient of {option}"]: x for option, x in _gradients(problem, found, inputs).items()}
+        contents |= {targets[f"gradient of {option}"]: x for option, x in _gradients(problem, found, inputs).items()}
     beyond = sum(int(np.isinf(x).sum()) for x in contents.values())
     if "--diagnostics" in options:
         said = attention.diagnose(**inputs, state=state)
-        contents[outputs["--diagnostics"]] = problem.in_file(np.stack(said, axis=-1).astype(np.float64))
+        contents[targets["--diagnostics"]] = problem.in_file(np.stack(said, axis=-1).astype(np.float64))
     y = attention(**inputs, state=state)
-    contents[outputs["--out"]] = problem.in_file(y)
+    contents[targets["--out"]] = problem.in_file(y)
     if "--state-out" in options:
-        contents[outputs["--state-out"]] = state
-    q, k, v = (options.text(option) for option in ("--q", "--k", "--v"))
+        contents[targets["--state-out"]] = state
     _refuse_any(problem.in_file(np.isnan(y).all(axis=3)), lambda at: f"--scale is {options.scale:g}: row {at} of Y is not a number "
-                f"though {q}, {k} and {v} are finite, its scores leave the range of {problem.type}{growth and '; ' + growth}")
+                f"though the input is finite, its scores leave the range of {problem.type}{growth and '; ' + growth}")
     of = {"power": f" {options.power}", "random": f" {options.features}"}.get(options.feature, "")
     axes = ("(T, d)", "(H, T, d)", "(B, H, T, d)" if problem.heads_first else "(B, T, H, d)")[problem.axes - 2]
     q, k, v = (problem.files[option].shape for option in ("--q", "--k", "--v"))
-    about = [f"{options.feature}{of}, {_counted(problem.B * problem.H, 'head')} of {_counted(problem.T, 'token')}, d = {problem.d}, "
-             f"e = {problem.e}, {'float' if problem.type == 'f4' else 'double'}, {form} form",
-             f"Q is {axes} = {q}, K {k}, V {v}"]
-    if problem.lengths is not None:
-        about.append(f"the longest sequence has {_counted(max(problem.lengths, default=0), 'token')}, the rest is padding")
-    about.append(", ".join(path for name, path in paths.items() if name.startswith("gradient")))
-    about[-1] = about[-1] and f"gradients in {about[-1]}"
-    for count, of in ((np.sum(~np.isfinite(y)), "Y"), (beyond, "gradients")):
-        about.append(f"{_counted(count, f'entry of {of} is', f'entries of {of} are')} beyond the range of the type" if count else "")
-    lines = [*about, growth, *lines]
-    write_all(contents, "".join(line + "\n" for line in lines if line))
+    longest, outside = "" if problem.lengths is None else max(problem.lengths, default=0), np.sum(~np.isfinite(y))
+    lines = [f"{options.feature}{of}, {_counted(problem.B * problem.H, 'head')} of {_counted(problem.T, 'token')}, d = {problem.d}, "
+             f"e = {problem.e}, {'float' if problem.type == 'f4' else 'double'}, {form} form", f"Q is {axes} = {q}, K {k}, V {v}",
+             f"the longest sequence has {_counted(longest, 'token')}, the rest is padding" if longest != "" else "",
+             "gradients in " + ", ".join(gradients.values()) if gradients else "", growth,
+             f"{outside} of {y.size} entries of Y beyond the range of the type" if outside else "",
+             f"{_counted(beyond, 'infinite number')} in gradients" if beyond else "", *lines]
+    write_all(contents, names, "".join(line + "\n" for line in lines if line))
     return 0 if agree else 1
 
 

@@ -555,12 +555,12 @@ class BadInput(Folder):
                             + ("a logarithm of at most 0" if is_gate else "finite"))
         np.save("theta", np.array([1e308, 1]))
         np.save("beta", np.full((2, 5, 4), 1e308))
-        self.refuse(self.inputs + " --out y.npy", "theta")
+        self.refuse(self.inputs + " --out y.npy", "--theta theta.npy: its largest rate times the largest of --beta beta.npy is no")
 
     def test_numbers_that_leave_the_range(self):
         words = Tokens(T=5).save() + " --out y.npy --diagnostics d.npy "
-        self.refuse(words + "--feature random --features 24 --scale 1e308", "--scale is 1e+308: row (0, 0, 0) of Y is not a number though "
-                    "--q q.npy, --k k.npy and --v v.npy are finite, its scores leave the range of f8")
+        self.refuse(words + "--feature random --features 24 --scale 1e308", "--scale is 1e+308: row (0, 0, 0) of Y is not a number "
+                    "though the input is finite, its scores leave the range of f8")
         strengths = np.full((2, 5, 4), 0.5)
         strengths[1, 0, 2] = 1e308
         np.save("st", strengths)
