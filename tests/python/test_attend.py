@@ -126,13 +126,14 @@ class Rows(Folder):
         """In every layout and type; test_numpy.py compares these with the definition."""
         for axes, dtype, (words, options), more in itertools.product(AXES, (np.float32, np.float64), (
                 ("", {}), ("--power 3", dict(power=3)), ("--power 8 --normalize none", dict(power=8, normalisation="unnormalised")),
-                ("--normalize sum --chunk 9", dict(chunk=9)), ("--feature linear --form recurrent", dict(power=1, form="recurrent")),
+                ("--chunk 9 --form chunked", dict(chunk=9, form="chunked")), ("--normalize sum", {}),
+                ("--feature linear --form recurrent", dict(power=1, form="recurrent")),
                 ("--feature exponential", dict(scores="exponential")), ("--form attention", dict(form="attention")),
                 ("--form chunked --pairing half-split --scale .5", dict(form="chunked", pairing="half_split", scale=0.5)),
                 ("--feature random --features 24", dict(scores="random", features=24)),
                 ("--feature random --features 24 --seed 5", dict(scores="random", features=24, seed=5))),
                 ({}, dict(turns=True, gates=True), dict(chain=True))):
-            if "turns" not in more and "pairing" in words or "chain" in more and re.search("random|power", words):
+            if "turns" not in more and "pairing" in words or "chain" in more and re.search("random|power|chunked", words):
                 continue  # they do not go with each other
             tokens = Tokens(axes, Hk=2 if axes > 2 else None, dtype=dtype, **more)
             out = self.succeed(f"{tokens.save()} {words} --out y.npy --diagnostics d.npy")
@@ -204,24 +205,21 @@ class Forms(Folder):
         tokens.arrays["v"] *= np.float32(1e-36)
         self.assertIn("5 of 5 rows beyond the range", self.succeed(tokens.save() + " --out y.npy --compare"))
 
-    def test_a_wrong_row_is_a_difference(self):
-        """The comparison finds an error of 20 units of the row rule in one number of one form, of chains as well."""
-        for more in ({}, {"chain": True}, {"turns": True, "gates": True}):
+    def test_a_wrong_number_is_a_difference(self):
+        """An error of 1.5 times 4 u K max|V| in row 7 of one form is allowed, by the updates of its state; one of 8 times is not."""
+        for more, (units, status) in itertools.product(({}, {"chain": True}, {"turns": True, "gates": True}), ((1.5, 0), (8, 1))):
             tokens = Tokens(3, **more)
-            words = f"{tokens.save()} --feature linear --out y.npy --compare"
-            self.assertIn("the forms agree", self.succeed(words))
             said = tokens.call(sympow.diagnose, power=1)
-            bound = (said.condition * np.exp(said.log_sum))[0, 7, 1] * abs(tokens.arrays["v"]).max()
+            bound = (said.condition * np.exp(said.log_sum))[0, 7, 1] * abs(tokens.arrays["v"][0, :, 1]).max()
 
             def wrong(attention, call=sympow.Attention.__call__, **inputs):
                 y = call(attention, **inputs)
-                if attention._given["form"] == "chunked":
-                    y[0, 7, 1, 2] += 20 * 4 * 2.0**-53 * 8 * bound
+                y[0, 7, 1, 2] += units * 4 * 2.0**-53 * bound if attention._given["form"] == "chunked" else 0
                 return y
 
             with mock.patch.object(sympow.Attention, "__call__", wrong):
-                status, out, _ = self.run_program(words)
-            self.assertEqual((status, "DISAGREE" in out), (1, True), more)
+                out = self.run_program(f"{tokens.save()} --feature linear --out y.npy --compare")
+            self.assertEqual(out[0], status, (more, out))
 
 
 class Gradients(Folder):
@@ -360,6 +358,7 @@ class States(Folder):
     def test_resumed_forms_are_compared(self):
         for dtype, power in itertools.product((np.float32, np.float64), (2, 3)):
             tokens = Tokens(T=100, dtype=dtype, gates=True, turns=True)
+            tokens.arrays["v"][:, 50:] *= 2.0**-20  # rows have the size of earlier values
             self.succeed(tokens.save(span=slice(0, 50)) + f" --power {power} --out y.npy --state-out s")
             out = self.succeed(tokens.save(span=slice(50, 100)) + f" --power {power} --out y.npy --state-in s --compare")
             self.assertRegex(out, r"\nrecurrent and chunked from --state-in\nlargest .*: the forms agree\n")
