@@ -64,15 +64,15 @@ class Folder(unittest.TestCase):
 
     def start(self, words, before="", **options):
         """The program in a process of its own, after some code."""
-        code = f"import os, resource, signal, sys\nimport sympow, sympow.__main__\n{before}\nsympow.__main__.attend()"
+        code = ("import os, resource, signal, sys\nfor name in ('SIGTERM', 'SIGHUP'): signal.signal(getattr(signal, name), signal.SIG_DFL)\n"
+                f"signal.signal(signal.SIGINT, signal.default_int_handler)\nimport sympow.__main__\n{before}\nsympow.__main__.attend()")
         return subprocess.Popen([sys.executable, "-c", code, *words.split()], stdout=subprocess.PIPE, stderr=subprocess.PIPE,
                                 text=True, **options)
 
     def finish(self, *arguments, **options):
         """The exit status of such a process, and what it prints and says."""
-        process = self.start(*arguments, **options)
-        out, err = process.communicate()
-        return process.returncode, out, err
+        with self.start(*arguments, **options) as process:
+            return process.wait(), process.stdout.read(), process.stderr.read()
 
 
 def contents():
@@ -224,8 +224,9 @@ class Forms(Folder):
 
 class Gradients(Folder):
     def test_names_types_and_bits_are_those_of_the_package(self):
-        for layout, form, dtype in itertools.product(("bthd", "bhtd"), ("attention", "chunked"), (np.float32, np.float64)):
-            tokens = Tokens(Hk=2, turns=True, gates=True, dtype=dtype)
+        for (axes, layout), form, dtype in itertools.product(
+                ((3, "bthd"), (4, "bthd"), (4, "bhtd")), ("attention", "chunked"), (np.float32, np.float64)):
+            tokens = Tokens(axes, Hk=2, turns=True, gates=True, dtype=dtype)
             out = self.succeed(f"{tokens.save(layout)} --form {form} --grad dy.npy --out y.npy --scale .5")
             names = {name.replace("-", "_"): NAMES[name] for name in tokens.arrays}
             self.assertIn(f"\ngradients in {', '.join(f'y_d{name}.npy' for name in [*names, 'scale'])}\n", out)
@@ -234,6 +235,7 @@ class Gradients(Folder):
                 found = np.load(f"y_d{name}.npy") if name == "theta" else tokens.load(f"y_d{name}.npy", layout)
                 np.testing.assert_array_equal(found, getattr(wanted, argument))
                 self.assertEqual(found.dtype, getattr(wanted, argument).dtype)
+                self.assertIn(b"'fortran_order': False", Path(f"y_d{name}.npy").read_bytes())
             self.assertEqual((np.load("y_dscale.npy").shape, float(np.load("y_dscale.npy"))), ((), wanted.scale))
 
     def test_the_delta_rule_multiplies_values_by_strengths(self):
@@ -635,8 +637,7 @@ class Outputs(Folder):
                                  "(print('ready', flush=True), of(*x, **y))[1]")
             self.assertEqual(process.stdout.readline(), "ready\n")
             process.send_signal(number)
-            process.communicate()
-            self.assertEqual((process.returncode, contents()), (-number, before))
+            self.assertEqual((process.communicate()[1], process.returncode, contents()), ("", -number, before))
         words = self.inputs + " --grad dy.npy --out y.npy --state-out s"
         between = "of = os.replace\nos.replace = lambda *x: (os.kill(os.getpid(), signal.SIGTERM), of(*x))"
         self.assertEqual(self.finish(words, between)[0], -signal.SIGTERM)  # a signal between two files: all of them are there
