@@ -287,7 +287,6 @@ def _print(text: str) -> None:
             raise OSError
         print(text, end="", flush=True)
     except OSError:
-        sys.stdout = None  # or Python would try again as it ends
         fail("standard output: cannot be written to its end")
 
 

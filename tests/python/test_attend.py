@@ -47,7 +47,6 @@ class Folder(unittest.TestCase):
         return status, out.getvalue(), err.getvalue()
 
     def succeed(self, words):
-        """What it prints."""
         status, out, err = self.run_program(words)
         self.assertEqual((status, err), (0, ""), words)
         return out
@@ -111,12 +110,10 @@ class Tokens:
         return " ".join(f"--{name} {name}.npy" for name in self.arrays) + (" --layout bhtd" if layout == "bhtd" else "")
 
     def load(self, name, layout="bthd"):
-        """[B, T, heads, …] of what a file holds."""
         x = np.load(name)[(None,) * (4 - self.axes)]
         return x.swapaxes(1, 2) if layout == "bhtd" or self.axes < 4 else x
 
     def call(self, function, *before, **options):
-        """What a function of the package gives."""
         arrays = {NAMES[name]: x for name, x in self.arrays.items()}
         return function(*before, **{"pairing": "interleaved"} | arrays | options)
 
@@ -203,11 +200,17 @@ class Forms(Folder):
         self.assertTrue((np.load("d.npy")[:, 2] == [1, 0, 0, 0, 0]).all() and (np.load("y.npy")[0] == 0).all())
         tokens = Tokens(2, T=5, dtype=np.float32)
         tokens.arrays["v"] *= np.float32(1e-36)
-        self.assertIn("5 of 5 rows beyond the range", self.succeed(tokens.save() + " --out y.npy --compare"))
+        words = tokens.save() + " --out y.npy --compare"
+        self.assertIn("5 of 5 rows beyond the range", self.succeed(words))
+        with mock.patch.object(sympow.Attention, "__call__", lambda *_, **inputs: np.full((1, 5, 1, 3), np.inf)):
+            self.assertIn("DISAGREE", self.run_program(words)[1])  # means are finite
+        tokens.arrays["v"] *= 0
+        self.assertNotIn("rows", self.succeed(tokens.save() + " --out y.npy --compare").replace("the rows in", ""))
 
     def test_a_wrong_number_is_a_difference(self):
-        """An error of 1.5 times 4 u K max|V| in row 7 of one form is allowed, by the updates of its state; one of 8 times is not."""
-        for more, (units, status) in itertools.product(({}, {"chain": True}, {"turns": True, "gates": True}), ((1.5, 0), (8, 1))):
+        """An error in row 7, in units of 4 u K max|V|: a state in chunks allows 1.5, one whose keys move on 2.5, none 8."""
+        for more, (status, units) in itertools.product(({}, {"chain": True}, {"turns": True, "gates": True}), ((0, 1.5), (0, 2.5), (1, 8))):
+            status = 1 if units == 2.5 and not more else status  # keys that move on token by token are more updates
             tokens = Tokens(3, **more)
             said = tokens.call(sympow.diagnose, power=1)
             bound = (said.condition * np.exp(said.log_sum))[0, 7, 1] * abs(tokens.arrays["v"][0, :, 1]).max()
@@ -319,7 +322,6 @@ class Layouts(Folder):
 
 class States(Folder):
     def pieces(self, tokens, lengths, forms, words, resumes=True):
-        """The rows of a sequence that is run in pieces, each after the states of the one before."""
         begin, rows = 0, []
         for n, length in enumerate(lengths):
             self.succeed(tokens.save(span=slice(begin, begin + length)) + f" --out y.npy --state-out s --form {forms[n]} {words}"
@@ -522,7 +524,7 @@ class BadInput(Folder):
         words += "--feature linear --householder q.npy --strength st.npy "
         self.refuse(words + "--delta-rule", "--strength st.npy: times entry (1, 0, 2, 0) of --v v.npy is beyond the range of f8")
         np.save("st", np.full((2, 5, 4), 3.0))
-        self.assertRegex(self.succeed(words), r"(?m)^\d+ of 40 steps of the chain can make keys grow: ST \|w\|\^2 is not in \[0, 2\]")
+        self.assertIn(f"\n{(3 * np.square(np.load('q.npy')).sum(-1) > 2).sum()} of 40 steps of the chain can", self.succeed(words))
 
     def test_states_that_do_not_fit_memory(self):
         np.save("x", np.full((2, 128), 0.5, np.float32))
@@ -533,8 +535,8 @@ class BadInput(Folder):
 
     def test_no_library(self):
         status, out, err = self.finish(self.inputs + " --out y.npy", env=os.environ | {"SYMPOW_C_LIBRARY": "/nothing"})
-        self.assertEqual((status, out), (2, ""))
-        self.assertEqual(err, "sympow-attend: /nothing of SYMPOW_C_LIBRARY: there is no such library; sympow.use(path) names one\n")
+        wanted = "sympow-attend: /nothing of SYMPOW_C_LIBRARY: there is no such library; sympow.use(path) names one\n"
+        self.assertEqual((status, out, err), (2, "", wanted))
 
     def test_the_usage_names_every_option(self):
         for words in ("--help", "-h", "--q q.npy --help"):
@@ -614,13 +616,13 @@ class Outputs(Folder):
         self.assertEqual(set(contents()) - set(before), {"x.npy"})
 
     def test_what_cannot_be_printed_is_an_error_and_leaves_no_file(self):
-        before = contents()
-        for words, elsewhere in itertools.product((self.inputs + " --out y.npy", "--help"), (">&-", ">/dev/full", "<&- >&- 2>&-")):
-            if "full" in elsewhere and not os.path.exists("/dev/full"):
-                continue
+        before, full = contents(), [">/dev/full"] if os.path.exists("/dev/full") else []
+        for words, elsewhere in itertools.product((self.inputs + " --out y.npy", "--help"), (">&-", "<&- >&- 2>&-", *full)):
             done = subprocess.run(f"'{sys.executable}' -m sympow attend {words} {elsewhere}", shell=True, capture_output=True, text=True)
             complaint = "" if "2>" in elsewhere else "sympow-attend: standard output: cannot be written to its end\n"
             self.assertEqual((done.returncode, done.stderr, contents()), (2, complaint, before), elsewhere)
+        done = subprocess.run(f"'{sys.executable}' -m sympow attend 2>&-", shell=True, capture_output=True)
+        self.assertEqual((done.returncode, done.stdout), (2, b""))
 
     def test_a_path_may_be_any_bytes(self):
         words = [os.fsencode(word) for word in self.inputs.split()] + [b"--grad", b"dy.npy", b"--out", b"\xff\ny.npy"]
@@ -653,10 +655,9 @@ class Fuzz(Folder):
                  b"'<f8' '>f8' '|O' (3,4) [('a','<f4')] \x93NUMPY\1\0 \xff\xff\xff\x7f ((((((((((((((((( 1L True,").split(b" ")
         files, numbers, ends = [], random.Random(20240601), {True: 0, False: 0, None: 0}
         for shape, dtype, version in itertools.product(((3, 4), (2, 3, 2, 2), (0, 5)), ("<f4", "<f8"), ((1, 0), (2, 0), (3, 0))):
-            file = io.BytesIO()
-            np.lib.format.write_array(file, np.ones(shape, dtype), version)
-            files.append(file.getvalue())
-            Path("x.npy").write_bytes(files[-1])
+            with open("x.npy", "wb") as file:
+                np.lib.format.write_array(file, np.ones(shape, dtype), version)
+            files.append(Path("x.npy").read_bytes())
             np.testing.assert_array_equal(sympow.attend.read_npy("x", "x.npy", (dtype,)), np.ones(shape, dtype))
         fromfile, sizes = np.fromfile, []
         with mock.patch.object(np, "fromfile", lambda file, dtype, n: sizes.append(n * dtype.itemsize) or fromfile(file, dtype, n)):
@@ -678,7 +679,6 @@ class Fuzz(Folder):
         self.assertTrue(ends[False] == 0 and ends[True] > 100 and ends[None] > 2500, ends)
 
     def test_random_options(self):
-        """Every command line ends with rows of their shape, or with one line and no file."""
         inputs, numbers, statuses = Tokens(T=5, turns=True, gates=True).save(), random.Random(3), []
         more = ("--feature power|--feature linear|--feature exponential|--feature random|--features 8|--power 3|--seed 2|--form recurrent|"
                 "--form chunked|--form attention|--chunk 2|--lengths 5,2|--lengths 2|--layout bhtd|--scale 2|--scale -1e300|--normalize sum|"
