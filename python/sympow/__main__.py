@@ -1,7 +1,4 @@
-"""The programs of this package.  python -m sympow {verify,attend,config}; the first two also as sympow-verify, sympow-attend
-
-A program takes the place of Python's process, so signals and its exit status are those of the program.
-"""
+"""The programs of this package.  python -m sympow {verify,attend,config}; the first two also as sympow-verify, sympow-attend"""
 
 from __future__ import annotations
 
@@ -12,6 +9,7 @@ from pathlib import Path
 from typing import NoReturn
 
 import sympow
+import sympow.attend
 
 _USAGE = """usage: python -m sympow {verify,attend,config} [OPTIONS]
 
@@ -22,9 +20,7 @@ config  says which library is in use
 verify --help and attend --help list their options.
 exit status: 0 success, 1 a statement or a comparison fails, 2 wrong arguments, or the program is not in this package
 """
-_PROGRAMS = Path(__file__).resolve().parent / "bin"
-_NEEDS = {"sympow-verify": "Linux, and gmpxx.h with libgmp.a where the package is compiled (Debian: libgmp-dev)",
-          "sympow-attend": "Linux"}
+_NEEDS = "Linux, and gmpxx.h with libgmp.a where the package is compiled (Debian: libgmp-dev)"
 
 
 def _refuse(text: str) -> NoReturn:
@@ -32,49 +28,46 @@ def _refuse(text: str) -> NoReturn:
     sys.exit(2)
 
 
-def _with_library(program: Path) -> dict[str, str]:
-    """The environment in which the loader takes the library that `sympow.use` chooses for a program."""
-    sympow.use()
-    paths = []
-    for library in filter(None, (sympow._openmp, sympow._library)):
-        paths.append("$ORIGIN/" + os.path.relpath(library._name, program.parent))  # no name of a folder around the package
-        if set(paths[-1]) & set(" :"):
-            raise sympow.InvalidArgument(f"SYMPOW_C_LIBRARY is {library._name}, must have no space and no colon for "
-                                         f"{program.name}")
-    preloaded = filter(None, (os.environ.get("LD_PRELOAD"), *paths))
-    return os.environ | {"LD_PRELOAD": ":".join(preloaded)}
-
-
-def _run(name: str, arguments: list[str]) -> NoReturn:
-    """Becomes a program of this package."""
-    program = _PROGRAMS / name
+def _run_verify(arguments: list[str]) -> NoReturn:
+    """Becomes the program sympow-verify, so signals and the exit status are its own."""
+    program = Path(__file__).resolve().parent / "bin" / "sympow-verify"
     if not program.is_file():
-        _refuse(f"{name} is not in this package: it needs {_NEEDS[name]}")
+        _refuse(f"sympow-verify is not in this package: it needs {_NEEDS}")
     try:
         sympow._choose_level()  # the program is compiled for the lowest level
-        environment = _with_library(program) if name == "sympow-attend" else os.environ
     except sympow.SympowError as error:
         _refuse(str(error))
     for number in (signal.SIGPIPE, signal.SIGXFSZ):  # Python ignores them, and a program inherits that
         signal.signal(number, signal.SIG_DFL)
-    os.execve(program, [name, *arguments], environment)
+    os.execv(program, ["sympow-verify", *arguments])
+
+
+def _run_attend(arguments: list[str]) -> NoReturn:
+    """Runs sympow-attend. SIGINT ends it at once, in a call of the library, too."""
+    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
+    if sys.stdout is not None:
+        sys.stdout.reconfigure(errors="backslashreplace")  # a path may be any bytes
+    sys.exit(sympow.attend.main(arguments))
 
 
 def verify() -> NoReturn:
     """The command sympow-verify."""
-    _run("sympow-verify", sys.argv[1:])
+    _run_verify(sys.argv[1:])
 
 
 def attend() -> NoReturn:
     """The command sympow-attend."""
-    _run("sympow-attend", sys.argv[1:])
+    _run_attend(sys.argv[1:])
 
 
 def main() -> None:
     """The command python -m sympow."""
     command, *options = sys.argv[1:] or [""]
-    if command in ("verify", "attend"):
-        _run(f"sympow-{command}", options)
+    if command == "verify":
+        _run_verify(options)
+    if command == "attend":
+        _run_attend(options)
     if command in ("-h", "--help") or (command == "config" and options in (["-h"], ["--help"])):
         print(_USAGE, end="")
     elif command == "config" and not options:

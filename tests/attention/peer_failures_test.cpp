@@ -1,5 +1,5 @@
 // The ways in which implementations of linear attention are known to fail, one test each. What concerns batches, heads
-// and files stands with attend_npy; that dropped states are noticed stands with the laws.
+// and files stands with test_attend.py; that dropped states are noticed stands with the laws.
 #include <limits>
 
 #include "catch.hpp"

@@ -4,12 +4,10 @@
 //
 // reads texts of `context` + 1 bytes from FOLDER/texts, a batch a step; and for n = 0, 1, … FOLDER/n.safetensors, the
 // weights of draw n. Writes for each of them and the texts of step n, in both types of numbers, logits, losses and
-// gradients of all weights, n.double.logits.npy …; the weights after all steps from draw 0 on, after.npy; and
+// gradients of all weights, n.double.logits.f8 …; the weights after all steps from draw 0 on, after.f8; and
 // again.safetensors, the weights of draw 0 as they were read.
 #include <fstream>
 #include <iostream>
-
-#include <sympow/io/npy.hpp>
 
 #include "runs.hpp"
 
@@ -31,8 +29,8 @@ struct Parity {
   }
 
   void write(const std::string& name, const std::vector<double>& numbers) const {
-    std::ofstream out(folder + "/" + name + ".npy", std::ios::binary);
-    sympow::io::write_npy(out, {std::ssize(numbers)}, numbers);
+    std::ofstream out(folder + "/" + name + ".f8", std::ios::binary);
+    out.write(reinterpret_cast<const char*>(numbers.data()), static_cast<std::streamsize>(8 * numbers.size()));
     if (!out) sympow::detail::raise<sympow::InvalidArgument>(folder, ": ", name, " cannot be written");
   }
   template <class S>

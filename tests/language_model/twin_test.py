@@ -79,7 +79,7 @@ class Case:
                        "batch": BATCH}
             subprocess.run([NUMBERS, folder, *(str(x) for name, value in options.items()
                                                for x in (f"--{name}", value))], check=True)
-            self.found = {file.stem: torch.from_numpy(np.load(file)) for file in self.folder.glob("*.npy")}
+            self.found = {file.stem: torch.from_numpy(np.fromfile(file)) for file in self.folder.glob("*.f8")}
             self.again = twin_checkpoints.load(self.folder / "again.safetensors")[0]
         weights = dict(self.model.named_parameters())
         self.weights = {name: weights[name] for name in self.again}  # in the program's order

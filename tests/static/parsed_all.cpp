@@ -1,6 +1,5 @@
 // All headers, and a call of each form: parsed under other settings, see tests/CMakeLists.txt.
 #include <sympow/attention/compiled_forms.hpp>
-#include <sympow/io/npy.hpp>
 #include <sympow/io/output_file.hpp>
 #include <sympow/io/safetensors.hpp>
 #include <sympow/sympow.hpp>

@@ -151,7 +151,7 @@ bad_header(transition/a.hpp "${once}#include <sympow/feature/a.hpp>\n" "includes
 bad_header(attention/a.hpp "${once}#include <sympow/verify/a.hpp>\n" "includes verify/a.hpp")
 bad_header(detail/a.hpp "${once}#include <sympow/attention/a.hpp>\n" "includes attention/a.hpp")
 bad_header(verify/a.hpp "${once}#include <sympow/c/a.hpp>\n" "includes c/a.hpp")
-bad_header(verify/d.hpp "${once}#include <sympow/io/npy.hpp>\n" "includes io/npy.hpp")
+bad_header(verify/d.hpp "${once}#include <sympow/io/safetensors.hpp>\n" "includes io/safetensors.hpp")
 bad_header(io/a.hpp "${once}#include <sympow/verify/a.hpp>\n" "includes verify/a.hpp")
 bad_header(verify/c.hpp "${once}#include <sympow/detail/a.hpp>\n" "includes detail/a.hpp")  # an oracle has arithmetic of its own
 bad_header(c/a.hpp "${once}#include <sympow/verify/a.hpp>\n" "includes verify/a.hpp")
