@@ -151,7 +151,7 @@ class DecodeProblem {
                                    {values, v[0], v[1], v[2]},
                                    {gated ? Global<const float>(log_gates) : Global<const float>(), g[0], g[1], g[2]}};
     const cuda::TailArrays<T> tail{tail_keys, tail_values, gated ? Global<float>(tail_gates) : Global<float>(),
-                                   capacity, c.tail};
+                                   capacity, {c.tail}};
     const cuda::Heads heads{c.query, c.state, c.key};
     const cuda::States states{sums, normaliser, level, mass};
     const cuda::StateParts state_parts{parts, normaliser_parts};
