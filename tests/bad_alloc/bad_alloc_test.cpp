@@ -356,8 +356,9 @@ TEST_CASE("a long head by segments, whose state moves at the end or not", "[bad_
       const State<float, Power> before(d, e, tail);
       const auto scan = [&](State<float, Power>& state, MatrixXf& rows, Workspaces<float>& workspaces) {
         const detail::ViewOf<float, std::remove_cvref_t<decltype(transition)>> view(transition);
-        detail::scan<Power, float>(detail::RowKind::weighted_means, Power{}, view, x.Q, x.K, x.V, state, rows,
-                                   workspaces, options, detail::threads_of_program(threads), {});
+        const Power power;
+        detail::scan<Power, float>({detail::RowKind::weighted_means, power, view, x.Q, x.K, x.V, options}, state, rows,
+                                   workspaces, detail::threads_of_program(threads));
       };
       State<float, Power> after = before;
       Workspaces<float> fresh;
