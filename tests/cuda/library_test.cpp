@@ -338,7 +338,9 @@ TEST_CASE("slots are reserved first, and folded only if the bound of their count
     launches_after(0);
     return launched[1].blocks.x;
   };
+  const std::int64_t batch = call.problem.batch;
   REQUIRE(parts_of(1) == parts_of(600));
+  call.problem.batch = batch;
   std::size_t bytes = 0;
   REQUIRE(fold_workspace(call.problem, 64, bytes).ok());
   launched.clear();
