@@ -19,7 +19,7 @@ class Options(ctypes.Structure):
     _fields_ = [("size", c_size_t)] + [(name, c_int32) for name in (
         "scores", "power", "normalisation", "form", "mask", "pairing", "threads", "check_finite")] + [
             (name, c_int64) for name in ("offset", "chunk", "checkpoint", "tail")] + [("scale", c_double)] + [
-                (name, c_int64) for name in ("rotary_dim", "features", "seed")]
+                (name, c_int64) for name in ("rotary_dim", "features", "seed", "window")]
 
 
 class Inputs(ctypes.Structure):

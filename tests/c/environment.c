@@ -95,6 +95,10 @@ static int check_rounding(sympow_options options) {
 
 // Finite input raises no flag that a program may have turned into a trap.
 static int check_flags(sympow_options options) {
+#ifdef FLAGS_MAY_RISE
+  (void)options;
+  return 0;
+#else
   static results to;
   options.threads = 1;  // the flags of this thread are looked at
   feclearexcept(FE_ALL_EXCEPT);
@@ -104,6 +108,7 @@ static int check_flags(sympow_options options) {
   fprintf(stderr, "scores %d, power %d, form %d, transition %d: floating-point flags %d\n", options.scores,
           options.power, options.form, transition, flags);
   return 1;
+#endif
 }
 
 static void* call_there(void* argument) {

@@ -305,7 +305,9 @@ TEST_CASE("a checkpoint of numbers that are not finite, or make such, is not use
   for (const std::vector<std::string>& words : {std::vector<std::string>{"generate", "--out", "run", "--prompt", "a"},
                                                 {"evaluate", "--out", "run", "--windows", "1", "--length", "9"}}) {
     CHECK(run(folder.path, words, 0, "text") == 2);
-    CHECK(bytes_of(folder.path / "said").find("finite") != std::string::npos);
+    const std::string said = bytes_of(folder.path / "said");
+    CAPTURE(said);  // the order of sums decides whether an infinity or a NaN is met first
+    CHECK((said.find("finite") != std::string::npos || said.find(" is nan") != std::string::npos));
   }
   tensors.front().numbers[0] = std::numeric_limits<float>::quiet_NaN();
   write_newest();
