@@ -1,5 +1,5 @@
 # A program whose linking must fail and name what is missing; with SYMPOW_CONTROL defined it must link and run.
-# cmake -D COMPILER=... -D INCLUDES=... -D SOURCE=... -D NAMES=<part of the message> -D SCRATCH=<folder> -P expect_link_error.cmake
+# cmake -D COMPILER=... -D INCLUDES=... -D SOURCE=... -D NAMES=<expression that the message matches> -D SCRATCH=<folder> -P expect_link_error.cmake
 cmake_minimum_required(VERSION 3.25)
 
 file(MAKE_DIRECTORY ${SCRATCH})
@@ -14,8 +14,7 @@ execute_process(COMMAND ${build} RESULT_VARIABLE failed ERROR_VARIABLE messages)
 if(NOT failed)
   message(FATAL_ERROR "${SOURCE} links, but nothing instantiates what it needs")
 endif()
-string(FIND "${messages}" "${NAMES}" position)
-if(position EQUAL -1)
+if(NOT messages MATCHES "${NAMES}")
   message(FATAL_ERROR "the linker does not name ${NAMES}:\n${messages}")
 endif()
 message(STATUS "refused as it must be: undefined reference to ${NAMES}")
