@@ -150,8 +150,8 @@ class DecodeProblem {
     const cuda::NewTokens<T> fresh{{keys, k[0], k[1], k[2]},
                                    {values, v[0], v[1], v[2]},
                                    {gated ? Global<const float>(log_gates) : Global<const float>(), g[0], g[1], g[2]}};
-    const cuda::TailArrays<T> tail{tail_keys, tail_values, gated ? Global<float>(tail_gates) : Global<float>(),
-                                   capacity, {c.tail}};
+    const cuda::TailArrays<T> tail{
+        tail_keys, tail_values, gated ? Global<float>(tail_gates) : Global<float>(), capacity, {c.tail}};
     const cuda::Heads heads{c.query, c.state, c.key};
     const cuda::States states{sums, normaliser, level, mass};
     const cuda::StateParts state_parts{parts, normaliser_parts};
