@@ -80,7 +80,8 @@ class KeyBlocksBackward {
     LogGate between;
     const Mask& mask = s.call.options.mask;
     const Index first = mask.first(s.token(s.first_row()));
-    for (Index b = mask.is_full ? size() : block_; b-- > 0 && first < (*this)[b].tokens.end();) {
+    for (Index b = mask.is_full ? size() : block_; b-- > 0;) {
+      if (first >= (*this)[b].tokens.end()) break;
       between.add((*this)[b].total);
       m_.seen.push_back({b, between});
       if ((*this)[b].resets) break;

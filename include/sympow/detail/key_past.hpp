@@ -113,8 +113,9 @@ class KeyPast {
     log_decays.setZero();
     LogGate between;
     const Index first = mask_.first(segment.range().begin + segment.first_row());
-    for (std::size_t n = size(); n-- > first_ && first < memory_.blocks[n].tokens.end();) {
+    for (std::size_t n = size(); n-- > first_;) {
       const KeyBlock<Scalar>& block = memory_.blocks[n];
+      if (first >= block.tokens.end()) return;
       const double slowest = decays_channels_ ? log_decays.maxCoeff() : 0;
       if (block.max_log2_weight + between.log2() + P * std::numbers::log2e * slowest < rows.horizon()) return;
       if (slowest == log2_zero) return;
@@ -167,7 +168,8 @@ class KeyPast {
   [[nodiscard]] PastLevel<Scalar> level_in_window(Index t) const {
     PastLevel<Scalar> some{.largest_value = largest_value_};
     LogGate between;
-    for (std::size_t n = size(); n-- > first_ && mask_.first(t) < memory_.blocks[n].tokens.end();) {
+    for (std::size_t n = size(); n-- > first_;) {
+      if (mask_.first(t) >= memory_.blocks[n].tokens.end()) break;
       const WeightedKeys<Scalar>& keys = memory_.blocks[n].keys;
       const Segment seen = seen_keys(mask_, t, {keys.first_token, keys.size});
       between.add(memory_.blocks[n].total);
