@@ -54,7 +54,7 @@ class StatesOnDevice final : public DeviceStates {
   }
   /// All tokens of a problem have entered.
   void count(const cuda::Problem& problem);
-  /// What was counted is not what states have seen.
+  /// Forgets how many tokens the states have seen: they came from elsewhere.
   void uncount() { is_counted_ = false; }
   /// Slots of other states, or these, become slots of these.
   void copy(const cuda::Slots& slots, const StatesOnDevice& from, const cuda::Slots& from_slots, Index count,

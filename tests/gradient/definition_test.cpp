@@ -97,7 +97,7 @@ TEST_CASE("gradients of queries that stand elsewhere than their keys are those o
     check_forms<Normalized>(Exponential{}, decay(p.log_gamma) * rotary(p.theta, p.beta, Pairing::half_split), x,
                             {"rates", Steps::rates, Pairing::half_split}, options);
     check_forms<Normalized>(SymmetricPower<2>{}, decay(p.log_gamma), x, {"decay"}, options);
-    if (mask.window == Mask::unlimited)
+    if (!mask.has_window())
       check_forms<Unnormalized>(Linear{}, channel_decay(p.log_a), x, {"channels", Steps::channels}, options);
     check_forms<Unnormalized>(Linear{}, householder(p.w, p.strengths), x, {"reflections", Steps::mixing}, options);
   }

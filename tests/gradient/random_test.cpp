@@ -51,7 +51,7 @@ void check_call(const F& feature, Random& random, bool hostile) {
   const double kind = random.uniform();
   if (kind < .3) return check({"decay"}, decay(p.log_gamma));
   if (kind < .65) return check({"rates", Steps::rates, split}, decay(p.log_gamma) * rotary(p.theta, p.beta, split));
-  if (kind < .75 || F::score == Score::exponential || options.mask.window < Mask::unlimited)
+  if (kind < .75 || F::score == Score::exponential || options.mask.has_window())
     return check({"stationary"}, stationary());
   if (kind < .9) return check({"channels", Steps::channels}, channel_decay(p.log_a));
   check({"reflections", Steps::mixing}, householder(p.w.template cast<Scalar>(), p.strengths));

@@ -9,7 +9,7 @@
 
 namespace sympow::cuda::library {
 
-/// The same states, and no tokens.
+/// The problem of a call that has states but no tokens.
 inline Problem without_tokens(Problem problem) {
   problem.tokens = problem.total_tokens = 0;
   problem.lengths = nullptr;

@@ -86,7 +86,7 @@ void check_distinct(const char* name, const Range& range) {
 /// A mask in a message.
 inline std::string in_words(const Mask& mask) {
   std::string words = mask.is_full ? "a full mask" : "a causal mask";
-  if (mask.window < Mask::unlimited) words += " with a window of " + std::to_string(mask.window);
+  if (mask.has_window()) words += " with a window of " + std::to_string(mask.window);
   return mask.offset == 0 ? words : words + " with the offset " + std::to_string(mask.offset);
 }
 
@@ -147,10 +147,10 @@ void check_call(const TransitionView<Scalar>& transition, std::type_identity_t<M
     check_size("key dimension of the transition", transition.key_dimension(), queries.rows(),
                "rows of Q, whose tokens are columns; of a T x d matrix give the transpose");
   check_gates<F>(transition, tokens);
-  if (mask.window < Mask::unlimited && F::score != Score::exponential && transition.key_action() == KeyAction::scale)
+  if (mask.has_window() && F::score != Score::exponential && transition.key_action() == KeyAction::scale)
     raise<InvalidArgument>("options: a sliding window does not go with channel decay of powers");
   if (mask.is_full) {
-    if (mask.window < Mask::unlimited)
+    if (mask.has_window())
       raise<InvalidArgument>("options: the mask is full and has a window of ", mask.window, ", must be one of them");
     if (mask.offset < 0)
       raise<InvalidArgument>("options: the offset of a full mask is ", mask.offset, ", must not be negative");

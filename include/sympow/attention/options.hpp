@@ -36,10 +36,12 @@ struct Mask {
   [[nodiscard]] constexpr Index first(Index t) const { return t - window + 1; }
   /// One behind the last key that it sees, if there are so many.
   [[nodiscard]] constexpr Index end(Index t) const { return is_full ? unlimited : t + 1; }
+  /// Whether a query may not see some earlier key.
+  [[nodiscard]] constexpr bool has_window() const { return window < unlimited; }
   /// Whether queries stand at their keys, one each.
   [[nodiscard]] constexpr bool is_aligned() const { return offset == 0 && !is_full; }
   /// Whether a state can stand for the keys that a query sees; if not, there is the attention form alone.
-  [[nodiscard]] constexpr bool goes_with_states() const { return offset == 0 && window == unlimited; }
+  [[nodiscard]] constexpr bool goes_with_states() const { return offset == 0 && !has_window(); }
   [[nodiscard]] friend bool operator==(const Mask&, const Mask&) = default;
 };
 /// Query i sees the keys j ≤ i + offset, those up to its own token. An offset of T_k - T_q lets the last query see all

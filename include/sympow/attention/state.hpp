@@ -9,7 +9,7 @@
 namespace SYMPOW_NAMESPACE {
 namespace detail {
 
-/// What is done to states, compiled once for a scalar type and a feature map, see `PassFeature`.
+/// Folds and sums of states, compiled once for each scalar type and `PassFeature`.
 template <class Scalar, FeatureMap F>
 struct StateOperations {};
 template <class Scalar, FeatureMap F>
@@ -279,7 +279,7 @@ void StateOperations<Scalar, F>::add(const F& feature, const StateContent<Scalar
   frames.tokens += before.tokens;
 }
 
-/// The same of a feature map of a call.
+/// `StateOperations` for the feature map of a call.
 template <class Scalar, FeatureMap F>
 void fold_state(const F& feature, StateContent<Scalar>& state) {
   StateOperations<Scalar, PassFeature<Scalar, F>>::fold(pass_feature<Scalar>(feature), state);

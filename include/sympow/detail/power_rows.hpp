@@ -168,7 +168,7 @@ class PowerRows {
     };
     RunningLargest weights, own_levels;
     double *const levels = memory_.levels(n_).data(), *const heaviest = memory_.heaviest(n_).data();
-    const bool levels_differ = mask_.window < Mask::unlimited;  // of what rows see of the past
+    const bool levels_differ = mask_.has_window();  // of what rows see of the past
     PastLevel<Scalar> before = past.level(token_ + begin_);
     double smallest = -log2_zero;
     is_large_ = headroom_for(std::max(before.largest_value, keys.extent.largest)) > 0;

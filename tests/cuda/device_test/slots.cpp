@@ -327,7 +327,7 @@ void serve(const std::string& what, cuda::Problem p, Gates gates, std::optional<
   std::printf("  %-52s %4.2f of the bound\n", what.c_str(), worst);
 }
 
-/// What is out of range has a fault, and changes nothing.
+/// An index or count out of range sets a fault and changes nothing.
 void faults_of_slots(cuda::Problem p) {
   constexpr std::int64_t slots = 3, step = 2;
   p.batch = 1, p.tokens = 16;

@@ -54,7 +54,7 @@ Status tail_in(const Problem& problem, int capacity, void* memory, std::size_t b
 /// capacity and whether it has counts matter.
 Status decode_workspace(const Problem& problem, const Tail& tail, const Slots& slots, std::size_t& bytes) noexcept;
 Status fold_workspace(const Problem& problem, int capacity, std::size_t& bytes) noexcept;
-/// That of `problem.batch` slots in order, without counts on the device.
+/// Overload without slots and without counts on the device.
 inline Status decode_workspace(const Problem& problem, std::size_t& bytes) noexcept {
   return decode_workspace(problem, {}, {problem.batch}, bytes);
 }
@@ -66,7 +66,7 @@ inline Status decode_workspace(const Problem& problem, std::size_t& bytes) noexc
 /// and Z are read once.
 Status decode(const Problem& problem, const State& state, Tail& tail, const Slots& slots, const Inputs& inputs,
               const Outputs& outputs, void* workspace, std::size_t bytes, Stream stream) noexcept;
-/// The same of `problem.batch` slots in order.
+/// Overload without slots: sequence b has slot b.
 inline Status decode(const Problem& problem, const State& state, Tail& tail, const Inputs& inputs,
                      const Outputs& outputs, void* workspace, std::size_t bytes, Stream stream) noexcept {
   return decode(problem, state, tail, {problem.batch}, inputs, outputs, workspace, bytes, stream);
@@ -75,7 +75,7 @@ inline Status decode(const Problem& problem, const State& state, Tail& tail, con
 /// The tokens of the tails enter the states; the tails are empty. What the problem says of tokens does not matter.
 Status fold(const Problem& problem, const State& state, Tail& tail, const Slots& slots, void* workspace,
             std::size_t bytes, Stream stream) noexcept;
-/// The same of `problem.batch` slots in order.
+/// Overload without slots: sequence b has slot b.
 inline Status fold(const Problem& problem, const State& state, Tail& tail, void* workspace, std::size_t bytes,
                    Stream stream) noexcept {
   return fold(problem, state, tail, {problem.batch}, workspace, bytes, stream);
