@@ -136,7 +136,7 @@ void of_what_there_is() {
   refuses(&Call::diagnose, [](Call&) {}, not_built, "sympow_diagnose is for a CPU alone");
   attend([](Call& c) { c.options.power = 5; }, not_built, "there are no kernels of bf16 for P 5");
   attend([](Call& c) { c.options.offset = 0, c.options.mask = SYMPOW_MASK_FULL; }, not_built,
-         "options->mask or offset");
+         "options->mask, offset or window");
   attend([](Call& c) { c.options.check_finite = 1; }, not_built, "options->check_finite is 1");
   attend([](Call& c) { c.options.form = SYMPOW_FORM_RECURRENT; }, not_built, "options->form is SYMPOW_FORM_RECURRENT");
   attend([](Call& c) { c.options.chunk = 65; }, bad, "options->chunk is 65 and must be a multiple of 64");
