@@ -1,7 +1,7 @@
 // What the row rule needs for long sequences: the attention form in double stands in for the definition.
 #pragma once
 
-#include <sympow/attention/attention.hpp>
+#include <sympow/attention/forms.hpp>
 #include <sympow/feature/linear.hpp>
 #include <sympow/transition/decay.hpp>
 #include <sympow/verify/direct.hpp>

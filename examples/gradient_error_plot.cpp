@@ -4,7 +4,7 @@
 //
 // Left, the worst entry of every token of dQ, dK and dV of a few sequences beside its bound. Right, d log γ_t beside
 // its size, by flows as the library has it and by suffix sums of q·dq - k·dk. All are float, against the definition.
-#include <sympow/attention/chunked_vjp.hpp>
+#include <sympow/attention/gradients.hpp>
 #include <sympow/core/random.hpp>
 #include <sympow/sympow.hpp>
 #include <sympow/verify/gradient_row_rule.hpp>

@@ -6,9 +6,8 @@
 // one, or if rows that are kept do.
 #include <sympow/sympow.hpp>
 
-#include <sympow/attention/attention_vjp.hpp>
 #include <sympow/attention/batch_vjp.hpp>
-#include <sympow/attention/chunked_vjp.hpp>
+#include <sympow/attention/gradients.hpp>
 
 #include <iostream>
 #include <vector>

@@ -2,7 +2,7 @@
 // has it.
 #include <sympow/sympow.hpp>
 
-#include <sympow/attention/chunked_vjp.hpp>
+#include <sympow/attention/gradients.hpp>
 
 #include <cmath>
 

@@ -3,17 +3,14 @@
 // of numpy, safetensors, and output).
 #pragma once
 
-#include <sympow/attention/attention.hpp>
-#include <sympow/attention/attention_vjp.hpp>
 #include <sympow/attention/batch.hpp>
 #include <sympow/attention/batch_vjp.hpp>
-#include <sympow/attention/chunked.hpp>
-#include <sympow/attention/chunked_vjp.hpp>
 #include <sympow/attention/device_state.hpp>
-#include <sympow/attention/diagnostics.hpp>
+#include <sympow/attention/forms.hpp>
+#include <sympow/attention/gradients.hpp>
 #include <sympow/attention/heads.hpp>
-#include <sympow/attention/merge.hpp>
-#include <sympow/attention/recurrent.hpp>
+#include <sympow/attention/options.hpp>
+#include <sympow/attention/scan.hpp>
 #include <sympow/attention/state.hpp>
 #include <sympow/attention/state_file.hpp>
 #include <sympow/combinatorics/multi_index.hpp>

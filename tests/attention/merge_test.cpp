@@ -1,6 +1,6 @@
 // Merging states: what it refuses, the empty state as its unit, and what the result says of itself. That the result is
 // the state of both segments is among the laws.
-#include <sympow/attention/merge.hpp>
+#include <sympow/attention/scan.hpp>
 
 #include "catch.hpp"
 #include "forms.hpp"

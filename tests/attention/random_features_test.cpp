@@ -1,7 +1,7 @@
 // Attention with random features: one function in three forms, on long vectors as well, and states that keep their
 // projections.
 #include <sstream>
-#include <sympow/attention/merge.hpp>
+#include <sympow/attention/scan.hpp>
 #include <sympow/attention/state_file.hpp>
 #include <sympow/feature/random_features.hpp>
 #include <sympow/rotation/frequencies.hpp>

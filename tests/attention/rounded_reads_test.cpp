@@ -1,7 +1,7 @@
 // States whose sums are read rounded: by which bits, how far off, and that nothing else of them changes.
-#include <sympow/attention/chunked_vjp.hpp>
 #include <sympow/attention/device_state.hpp>
-#include <sympow/attention/merge.hpp>
+#include <sympow/attention/gradients.hpp>
+#include <sympow/attention/scan.hpp>
 #include <sympow/attention/state_file.hpp>
 #include <sympow/sympow.hpp>
 #include <sympow/transition/householder.hpp>

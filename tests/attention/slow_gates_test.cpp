@@ -1,9 +1,8 @@
 // Gates so near 1 that the digits of a state do not show one of them: a mean stays, a sum follows all of them together.
 #include <sstream>
 
-#include <sympow/attention/chunked.hpp>
-#include <sympow/attention/merge.hpp>
-#include <sympow/attention/recurrent.hpp>
+#include <sympow/attention/forms.hpp>
+#include <sympow/attention/scan.hpp>
 #include <sympow/attention/state_file.hpp>
 
 #include "catch.hpp"

@@ -8,11 +8,9 @@
 #include <sstream>
 #include <vector>
 
-#include <sympow/attention/attention.hpp>
 #include <sympow/attention/batch.hpp>
-#include <sympow/attention/chunked.hpp>
-#include <sympow/attention/diagnostics.hpp>
-#include <sympow/attention/recurrent.hpp>
+#include <sympow/attention/forms.hpp>
+#include <sympow/attention/options.hpp>
 #include <sympow/attention/state_file.hpp>
 #include <sympow/feature/exponential.hpp>
 #include <sympow/feature/linear.hpp>

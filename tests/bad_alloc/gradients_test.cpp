@@ -4,10 +4,9 @@
 
 #include <vector>
 
-#include <sympow/attention/attention.hpp>
 #include <sympow/attention/batch.hpp>
 #include <sympow/attention/batch_vjp.hpp>
-#include <sympow/attention/chunked.hpp>
+#include <sympow/attention/forms.hpp>
 #include <sympow/feature/exponential.hpp>
 #include <sympow/feature/linear.hpp>
 #include <sympow/feature/symmetric_power.hpp>

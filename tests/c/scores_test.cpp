@@ -1,9 +1,6 @@
 // Powers above 4, random features and diagnostics by the C interface: the bits of the C++ forms of one head.
-#include <sympow/attention/attention.hpp>
-#include <sympow/attention/attention_vjp.hpp>
-#include <sympow/attention/chunked.hpp>
-#include <sympow/attention/chunked_vjp.hpp>
-#include <sympow/attention/recurrent.hpp>
+#include <sympow/attention/forms.hpp>
+#include <sympow/attention/gradients.hpp>
 #include <sympow/attention/state_file.hpp>
 
 #include <cstdio>

@@ -3,8 +3,7 @@
 #include "backward_cases.hpp"
 #include "rotary_backward.hpp"
 
-#include <sympow/attention/attention_vjp.hpp>
-#include <sympow/attention/chunked_vjp.hpp>
+#include <sympow/attention/gradients.hpp>
 #include <sympow/feature/symmetric_power.hpp>
 #include <sympow/transition/decay.hpp>
 #include <sympow/transition/product.hpp>

@@ -1,5 +1,5 @@
 // Promises that the forms of a feature map are compiled elsewhere; with SYMPOW_CONTROL keeps the promise.
-#include <sympow/attention/chunked.hpp>
+#include <sympow/attention/forms.hpp>
 
 struct Shifted {  // φ(x) = [1; x]
   static constexpr sympow::Score score = sympow::Score::embedded;

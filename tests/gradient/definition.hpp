@@ -4,8 +4,7 @@
 #include <memory>
 #include <string>
 
-#include <sympow/attention/state_gradient.hpp>
-#include <sympow/attention/vjp_call.hpp>
+#include <sympow/attention/gradient_calls.hpp>
 #include <sympow/core/random.hpp>
 #include <sympow/verify/gradient_call.hpp>
 #include <sympow/verify/residual.hpp>

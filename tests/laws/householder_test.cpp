@@ -2,7 +2,7 @@
 #include <sympow/sympow.hpp>
 #include "catch.hpp"
 
-#include <sympow/attention/merge.hpp>
+#include <sympow/attention/scan.hpp>
 #include <sympow/attention/state_file.hpp>
 #include <sympow/core/random.hpp>
 #include <sympow/transition/decay.hpp>

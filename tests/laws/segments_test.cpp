@@ -1,6 +1,6 @@
 // States of a sequence's pieces, merged in any order; random_rows_*_test.cpp resumes them in any form. The tests know
 // when a state was dropped.
-#include <sympow/attention/merge.hpp>
+#include <sympow/attention/scan.hpp>
 
 #include <vector>
 

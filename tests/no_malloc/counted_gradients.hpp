@@ -4,9 +4,8 @@
 
 #include "counted_forms.hpp"
 
-#include <sympow/attention/attention_vjp.hpp>
 #include <sympow/attention/batch_vjp.hpp>
-#include <sympow/attention/chunked_vjp.hpp>
+#include <sympow/attention/gradients.hpp>
 
 #define COUNTED_GRADIENTS(LINKAGE)                             \
   SYMPOW_GRADIENTS(LINKAGE, float, sympow::Linear)             \

@@ -5,10 +5,8 @@
 
 #include "counted_forms.hpp"
 
-#include <sympow/attention/attention.hpp>
 #include <sympow/attention/batch.hpp>
-#include <sympow/attention/chunked.hpp>
-#include <sympow/attention/recurrent.hpp>
+#include <sympow/attention/forms.hpp>
 #include <sympow/rotation/frequencies.hpp>
 
 #include "catch.hpp"

@@ -1,7 +1,7 @@
 // The recurrent form of a sequence before which there is nothing.
 #pragma once
 
-#include <sympow/attention/recurrent.hpp>
+#include <sympow/attention/forms.hpp>
 
 namespace sympow::test {
 

@@ -2,7 +2,7 @@
 #pragma once
 
 #include <sympow/attention/batch.hpp>
-#include <sympow/attention/recurrent.hpp>
+#include <sympow/attention/forms.hpp>
 #include <sympow/core/random.hpp>
 #include <sympow/feature/linear.hpp>
 #include <sympow/feature/symmetric_power.hpp>

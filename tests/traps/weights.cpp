@@ -3,7 +3,7 @@
 #include <cstdio>
 #include <vector>
 
-#include <sympow/detail/weight.hpp>
+#include <sympow/detail/segment.hpp>
 
 using namespace sympow;
 

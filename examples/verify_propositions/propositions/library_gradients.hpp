@@ -5,7 +5,7 @@
 #include <utility>
 
 #include <sympow/attention/batch_vjp.hpp>
-#include <sympow/attention/chunked_vjp.hpp>
+#include <sympow/attention/gradients.hpp>
 #include <sympow/structured/commuting_generators.hpp>
 #include <sympow/transition/householder.hpp>
 #include <sympow/transition/product.hpp>

@@ -6,7 +6,7 @@
 #include <cstdint>
 #include <string>
 
-#include <sympow/attention/attention.hpp>
+#include <sympow/attention/forms.hpp>
 #include <sympow/combinatorics/multi_index.hpp>
 #include <sympow/core/random.hpp>
 #include <sympow/feature/symmetric_power.hpp>

@@ -8,10 +8,8 @@
 #include <limits>
 #include <string>
 
-#include <sympow/attention/attention.hpp>
-#include <sympow/attention/chunked.hpp>
 #include <sympow/attention/compiled_forms.hpp>
-#include <sympow/attention/recurrent.hpp>
+#include <sympow/attention/forms.hpp>
 #include <sympow/core/random.hpp>
 #include <sympow/feature/symmetric_power.hpp>
 #include <sympow/rotation/frequencies.hpp>

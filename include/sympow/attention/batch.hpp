@@ -1,11 +1,395 @@
 // All heads of a batch of sequences in one call, in a form that is chosen at run time.
 #pragma once
 
-#include <sympow/attention/batch_call.hpp>
+#include <algorithm>
+#include <concepts>
+#include <ranges>
+#include <string>
+#include <utility>
+#include <vector>
+
 #include <sympow/attention/compiled_forms.hpp>
+#include <sympow/attention/form_calls.hpp>
+#include <sympow/attention/heads.hpp>
 #include <sympow/attention/scan.hpp>
+#include <sympow/core/checks.hpp>
+#include <sympow/core/parallel.hpp>
+#include <sympow/transition/transition.hpp>
 
 namespace SYMPOW_NAMESPACE {
+
+// ---- The arguments of a batch, and what can be wrong with them: one check for both directions
+
+namespace detail {
+
+/// Calls f; an error of one head's arguments says of which sequence and head, and stays of its type. Heads that share a
+/// state are named by their key head.
+template <class F>
+void with_head_context(Index sequence, Index head, Index group, const F& f) {
+  try {
+    f();
+  } catch (...) {
+    rethrow_with_prefix(Errors{}, "sequence ", sequence, group > 1 ? ", key head " : ", head ", head / group, ": ");
+  }
+}
+
+/// The type of the transitions that a batch is given as one for all, as a container, or by a callable.
+template <class Given>
+auto type_of_transitions() {
+  if constexpr (Transition<Given>)
+    return std::type_identity<Given>();
+  else if constexpr (std::ranges::random_access_range<const Given>)
+    return std::type_identity<std::ranges::range_value_t<const Given>>();
+  else if constexpr (std::invocable<const Given&, Index, Index>)
+    return std::type_identity<std::remove_cvref_t<std::invoke_result_t<const Given&, Index, Index>>>();
+  else
+    return std::type_identity<Given>();
+}
+template <class Given>
+using TransitionOfBatch = typename decltype(type_of_transitions<Given>())::type;
+
+/// The transitions of a batch, one for each group of query heads, their type and the way in which they were given
+/// forgotten.
+template <class Scalar>
+class BatchTransitions {
+ public:
+  BatchTransitions() = default;
+  BatchTransitions(const BatchTransitions&) = delete;
+  BatchTransitions& operator=(const BatchTransitions&) = delete;
+  virtual ~BatchTransitions() = default;
+
+  [[nodiscard]] virtual KeyAction key_action() const = 0;
+  [[nodiscard]] virtual bool moves_states() const = 0;
+  /// For so many groups of `group` query heads, those of a sequence one after the other: calls a callable. Throws
+  /// `ShapeMismatch` for a container of another size, and what the callable throws.
+  virtual void begin(Index sequences, Index groups, Index group) = 0;
+  /// visit(the transition of group n).
+  virtual void with(Index n, const Visitor<const TransitionView<Scalar>&>& visit) const = 0;
+};
+
+template <class Scalar, class A, class Base = BatchTransitions<Scalar>>
+class BatchTransitionsOf : public Base {
+  static_assert(Transition<A>,
+                "the transitions of a batch are one Transition for all heads, a container that holds one for each head "
+                "of each sequence, or a callable on (sequence, head) that returns one");
+
+ public:
+  template <class Given>
+  explicit BatchTransitionsOf(const Given& given)
+      : given_(&given), begin_(&begin_given<Given>), at_(&at_given<Given>) {}
+
+  [[nodiscard]] KeyAction key_action() const override { return A::key_action; }
+  [[nodiscard]] bool moves_states() const override { return MovesStates<A>; }
+  void begin(Index sequences, Index groups, Index group) override { begin_(*this, sequences, groups, group); }
+  void with(Index n, const Visitor<const TransitionView<Scalar>&>& visit) const override {
+    visit(ViewOf<Scalar, A>(transition(n)));
+  }
+
+ protected:
+  [[nodiscard]] const A& transition(Index n) const { return at_(*this, n); }
+
+ private:
+  template <class Given>
+  static constexpr bool is_range = !Transition<Given> && std::ranges::random_access_range<const Given>;
+  template <class Given>
+  static constexpr bool is_callable =
+      !Transition<Given> && !is_range<Given> && std::invocable<const Given&, Index, Index>;
+
+  template <class Given>
+  static void begin_given(BatchTransitionsOf& self, [[maybe_unused]] Index sequences, [[maybe_unused]] Index groups,
+                          [[maybe_unused]] Index group) {
+    [[maybe_unused]] const auto& given = *static_cast<const Given*>(self.given_);
+    if constexpr (is_range<Given>)
+      check_size("number of transitions", std::ranges::ssize(given), sequences * groups,
+                 group == 1 ? "one a sequence and head" : "one a sequence and key head, as there are states");
+    if constexpr (is_callable<Given>) {
+      self.built_.reserve(static_cast<std::size_t>(sequences * groups));
+      for (Index n = 0; n < sequences * groups; ++n)
+        with_head_context(n / groups, n % groups * group, group,
+                          [&] { self.built_.push_back(given(n / groups, n % groups)); });
+    }
+  }
+  template <class Given>
+  static const A& at_given(const BatchTransitionsOf& self, [[maybe_unused]] Index n) {
+    [[maybe_unused]] const auto& given = *static_cast<const Given*>(self.given_);
+    if constexpr (is_range<Given>)
+      return std::ranges::begin(given)[n];
+    else if constexpr (is_callable<Given>)
+      return self.built_[static_cast<std::size_t>(n)];
+    else
+      return given;
+  }
+
+  const void* given_;
+  void (*begin_)(BatchTransitionsOf& self, Index sequences, Index groups, Index group);
+  const A& (*at_)(const BatchTransitionsOf& self, Index n);
+  std::vector<A> built_;  // by a callable
+};
+
+}  // namespace detail
+
+/// Run-time choices of a batch.
+struct BatchOptions {
+  Form form = Form::automatic;  ///< of all heads, or each its own
+  int threads = 0;              ///< at most so many, 0 for all; more than one where the program is compiled with OpenMP
+  Options head = {};            ///< of every head; diagnostics are given by the calls of one head
+};
+
+/// The elements of a caller's container, or of a view that gives references to them; or none, if it is left out. It
+/// owns nothing.
+template <class T>
+class RangeRef {
+ public:
+  RangeRef() = default;
+  /// To the elements of a container, which must outlive it.
+  template <std::ranges::random_access_range Range>
+    requires(!std::same_as<std::remove_cvref_t<Range>, RangeRef>)
+  RangeRef(Range&& range)  // NOLINT(google-explicit-constructor): a container stands where its elements are asked for
+      : range_(std::addressof(range)),
+        size_(std::ranges::ssize(range)),
+        at_(&element<std::remove_reference_t<Range>>) {}
+
+  [[nodiscard]] explicit operator bool() const { return at_ != nullptr; }  ///< whether a range is given
+  [[nodiscard]] Index size() const { return size_; }
+  [[nodiscard]] T& operator[](Index n) const { return at_(range_, n); }
+
+ private:
+  template <class Range>
+  static T& element(const void* range, Index n) {
+    using Reference = std::ranges::range_reference_t<Range>;
+    constexpr bool gives_them = std::is_lvalue_reference_v<Reference> && std::convertible_to<Reference, T&>;
+    static_assert(
+        gives_them,
+        "states and their gradients are a container of State<Scalar, Feature> and StateGradient<Scalar, "
+        "Feature>, with the scalar type of the heads and the type of the feature map; a view gives references "
+        "to them, not const ones where they are written, nor values or pointers");
+    if constexpr (gives_them)
+      return std::ranges::begin(*const_cast<Range*>(static_cast<const Range*>(range)))[n];
+    else
+      return *static_cast<T*>(nullptr);
+  }
+
+  const void* range_ = nullptr;
+  Index size_ = 0;
+  T& (*at_)(const void*, Index) = nullptr;
+};
+
+namespace detail {
+
+/// The form of a head.
+inline Form form_of(const ProblemShape& shape, const BatchOptions& options) {
+  if (options.form == Form::automatic && !shape.keeps_state && !options.head.mask.goes_with_states())
+    return Form::attention;
+  return options.form == Form::automatic ? cheapest_form(shape, options.head.costs) : options.form;
+}
+
+/// The chunk of a head that goes through `scan`, else 0. It has more than a quarter of all tokens, in many segments,
+/// states that are small beside it, and work for some milliseconds. Nothing but shapes decides, so that results are the
+/// same for any number of threads.
+inline Index scanned_chunk(ProblemShape shape, Index all_tokens, const BatchOptions& options) {
+  shape.from_nothing = false;  // its segments go on
+  const Index T = shape.T;
+  if (options.head.mask != causal() || T <= all_tokens / 4 ||
+      static_cast<double>(T / 8 * (shape.d + shape.e) / (shape.e + 1)) < shape.D ||
+      form_of(shape, options) != Form::chunked)
+    return 0;
+  constexpr double min_flops_to_split = 1e9;
+  const Index chunk = chunk_of(options.head, shape);
+  if (cost_of_chunks(shape, static_cast<double>(chunk), options.head.costs) < min_flops_to_split) return 0;
+  return T / 16 >= scanned_segment(static_cast<Index>(shape.D), chunk) ? chunk : 0;
+}
+
+/// How the query heads of a group go, and operations that it takes, about.
+struct GroupPlan {
+  Form form = Form::attention;
+  Index scanned_chunk = 0;  ///< the chunk of one that goes through `scan`, else 0
+  double cost = 0;
+};
+
+/// The arguments of a batch except its transitions and states. Y are the rows, or their gradients dY.
+template <class Scalar, class Row = Scalar>
+struct BatchCall {
+  Heads<const Scalar> Q, K, V;
+  Heads<Row> Y;
+  BatchOptions options;
+  Index group = 1;  ///< query heads that share a state
+  const char* name_of_Y = std::is_const_v<Row> ? "dY" : "Y";
+
+  void check() const {
+    const auto agree = [](const char* what, const char* of, Index actual, Index expected, const char* whose) {
+      if (actual != expected)
+        raise<ShapeMismatch>(what, " of ", of, " is ", actual, ", must be ", expected, " (that of ", whose, ")");
+    };
+    const auto lengths = [&](const char* name, const auto& x, const char* other, const auto& y, const char* unless) {
+      for (Index b = 0; b < std::max(x.sequences_of_other_lengths(), y.sequences_of_other_lengths()); ++b)
+        if (x.length(b) != y.length(b))
+          raise<ShapeMismatch>("length of sequence ", b, " in ", name, " is ", x.length(b), ", must be ", y.length(b),
+                               " (that in ", other, ")", unless);
+    };
+    agree("number of sequences", "K", K.sequences(), Q.sequences(), "Q");
+    agree("number of sequences", "V", V.sequences(), Q.sequences(), "Q");
+    agree("number of sequences", name_of_Y, Y.sequences(), Q.sequences(), "Q");
+    if (options.head.mask == causal()) lengths("K", K, "Q", Q, " unless options.head.mask says otherwise");
+    lengths("V", V, "K", K, "");
+    lengths(name_of_Y, Y, "Q", Q, "");
+    agree("number of heads", "V", V.heads(), K.heads(), "K");
+    agree("number of heads", name_of_Y, Y.heads(), Q.heads(), "Q");
+    agree("dimension", "K", K.dimension(), Q.dimension(), "Q");
+    agree("dimension", name_of_Y, Y.dimension(), V.dimension(), "V");
+    if (Q.heads() == 0 && K.heads() > 0)
+      raise<ShapeMismatch>("number of heads of Q is 0, must be at least that of K, which is ", K.heads());
+    if (Q.heads() > 0 && (K.heads() == 0 || Q.heads() % K.heads() != 0))
+      raise<ShapeMismatch>("number of heads of Q is ", Q.heads(), ", must be a multiple of that of K, which is ",
+                           K.heads());
+    if (options.threads < 0) raise<InvalidArgument>("options: threads is ", options.threads, ", must not be negative");
+    if (options.head.diagnostics != nullptr)
+      raise<InvalidArgument>("options: a batch gives no diagnostics; call a head by itself for its own");
+  }
+
+  /// Query heads that read the same keys, H / H_kv; 0 if there is none.
+  [[nodiscard]] Index heads_of_key() const { return K.heads() == 0 ? 0 : Q.heads() / K.heads(); }
+  [[nodiscard]] Index key_head_of(Index head) const { return head / heads_of_key(); }
+  /// Groups of a sequence, and of all sequences.
+  [[nodiscard]] Index groups() const { return Q.heads() / group; }
+  [[nodiscard]] Index all_groups() const { return Q.sequences() * groups(); }
+  [[nodiscard]] HeadGroup head_group() const { return {group, Q.to_next_head(), Y.to_next_head()}; }
+  /// Zeros where the heads of the group of head h have none of the tokens.
+  void clear_padding(Index b, Index h) const {
+    for (Index r = 0; r < group; ++r) Y.padding(b, h + r).setZero();
+  }
+
+  /// f(b, h, q, k, v, y) for the first query head h of group n. The heads of a group stand together: h reads key head h
+  /// / (H / H_kv).
+  template <class Function>
+  void with_head(Index n, const Function& f) const {
+    const Index b = n / groups(), h = n % groups() * group, key_head = key_head_of(h);
+    f(b, h, Q.head(b, h), K.head(b, key_head), V.head(b, key_head), Y.head(b, h));
+  }
+};
+
+/// A batch of which everything is checked that both directions have in common: what it throws is what `attend` and
+/// `attend_vjp` both throw.
+template <class F, class Scalar, class Row, class S>
+class CheckedBatch {
+ public:
+  /// Throws `ShapeMismatch`, `InvalidArgument`, and with the sequence and head in the message what the form throws for
+  /// one, and what a callable that gives transitions throws.
+  CheckedBatch(const F& feature, BatchTransitions<Scalar>& transitions, const BatchCall<Scalar, Row>& batch,
+               const RangeRef<S>& states)
+      : call(checked(batch, states)), feature_(feature), states_(states), transitions_(transitions) {
+    transitions.begin(call.Q.sequences(), call.groups(), call.group);
+    const Form form = call.options.form;
+    const bool has_form = form == Form::attention || form == Form::automatic;
+    if (states_ && form == Form::attention)
+      raise<InvalidArgument>("options: the attention form has no states; leave them out, or take another form");
+    if (!has_states() && (states_ || !has_form))
+      raise<InvalidArgument>(transitions_.key_action() == KeyAction::mix
+                                 ? "options: Householder vectors have states for power 1 alone; leave states out and "
+                                   "take the attention form"
+                                 : "options: this feature map with this transition has the attention form only");
+    if (states_ || !has_form) check_state_mask(call.options.head.mask);
+    for (Index n = 0; n < call.all_groups(); ++n)
+      call.with_head(n, [&](Index b, Index h, const auto& Q, const auto& K, const auto& V, const auto&) {
+        with_head_context(b, h, call.group, [&] { check_group(n, Q, K, V); });
+        for (Index r = 1; call.options.head.check_finite && r < call.group; ++r)
+          with_head_context(b, h + r, 1, [&] { check_finite("Q", call.Q.head(b, h + r)); });
+        all_tokens_ += Q.cols();
+      });
+    for (Index n = 0; n < call.all_groups(); ++n)
+      with_head_context(n / call.groups(), n % call.groups() * call.group, call.group, [&] {
+        if (n == 0) first_plan_ = plan_of(first_shape_ = shape(0));
+        const GroupPlan of_group = plan(n);
+        cost_ += of_group.cost;
+        if constexpr (FiniteFeatureMap<F>)
+          if (!states_ && of_group.form != Form::attention) {
+            StateAccess::check_sizes<State<Scalar, F>>(feature_, call.Q.dimension(), call.V.dimension());
+            transitions.with(n, [&](const TransitionView<Scalar>& transition) {
+              transition.check_frame(Frame{}, call.Q.dimension());
+            });
+          }
+      });
+  }
+
+  const BatchCall<Scalar, Row> call;
+
+  [[nodiscard]] bool has_states() const {
+    return goes_by_states<F>(transitions_.key_action(), transitions_.moves_states());
+  }
+  [[nodiscard]] bool keeps_states() const { return static_cast<bool>(states_); }
+  /// Most groups have the shape of the first one, and its plan.
+  [[nodiscard]] GroupPlan plan(Index n) const {
+    return tokens(n) == first_shape_.T && is_from_nothing(n) == first_shape_.from_nothing ? first_plan_
+                                                                                          : plan_of(shape(n));
+  }
+  /// Threads that have work for longer than it takes to wake them. The others are left alone.
+  [[nodiscard]] Threads useful(Threads threads) const {
+    constexpr double flops_of_thread = 1e5;
+    threads.count = static_cast<int>(std::min<double>(threads.count, 1 + cost_ / flops_of_thread));
+    return threads;
+  }
+
+ private:
+  // Of group n.
+  [[nodiscard]] Index tokens(Index n) const {
+    const Index b = n / call.groups();
+    return std::max(call.Q.length(b), call.K.length(b));
+  }
+  [[nodiscard]] bool is_from_nothing([[maybe_unused]] Index n) const {
+    if constexpr (FiniteFeatureMap<F>)
+      if (states_) return states_[n].tokens() == 0;
+    return true;
+  }
+  // What the cost model asks of it.
+  [[nodiscard]] ProblemShape shape(Index n) const {
+    ProblemShape shape = head_shape(feature_, has_states(), transitions_.key_action(), tokens(n), call.Q.dimension(),
+                                    call.V.dimension());
+    shape.is_full = call.options.head.mask.is_full;
+    shape.keeps_state = keeps_states();
+    shape.from_nothing = is_from_nothing(n);
+    return shape;
+  }
+  [[nodiscard]] GroupPlan plan_of(const ProblemShape& shape) const {
+    const Costs& costs = call.options.head.costs;
+    GroupPlan plan{.form = form_of(shape, call.options)};
+    plan.cost = static_cast<double>(call.group) *
+                (plan.form == Form::attention
+                     ? cost_of_pairs(shape, static_cast<double>(shape.T), costs)
+                     : cost_of_chunks(shape, static_cast<double>(chunk_of(call.options.head, shape)), costs));
+    if (F::score == Score::power && has_states()) plan.scanned_chunk = scanned_chunk(shape, all_tokens_, call.options);
+    return plan;
+  }
+  // Shapes first: what follows reads heads by them.
+  static BatchCall<Scalar, Row> checked(BatchCall<Scalar, Row> call, const RangeRef<S>& states) {
+    call.check();
+    if (!states) return call;
+    const Index of_keys = call.Q.sequences() * call.K.heads(), of_queries = call.Q.sequences() * call.Q.heads();
+    if (states.size() == of_keys)
+      call.group = std::max<Index>(1, call.heads_of_key());
+    else if (states.size() != of_queries)
+      raise<ShapeMismatch>("number of states is ", states.size(), ", must be ", of_queries,
+                           " (one per sequence and query head) or ", of_keys, " (per sequence and key head)");
+    check_distinct("states", states);
+    return call;
+  }
+
+  void check_group(Index n, MatrixView<const Scalar> Q, MatrixView<const Scalar> K, MatrixView<const Scalar> V) const {
+    transitions_.with(n, [&](const TransitionView<Scalar>& transition) {
+      check_call<F>(transition, Q, K, V, call.options.head);
+      if constexpr (FiniteFeatureMap<F>)
+        if (states_) check_state(states_[n], feature_, transition, Q, V);
+    });
+  }
+
+  const F& feature_;
+  RangeRef<S> states_;
+  const BatchTransitions<Scalar>& transitions_;
+  Index all_tokens_ = 0;
+  ProblemShape first_shape_ = {};
+  GroupPlan first_plan_ = {};
+  double cost_ = 0;  // of all groups
+};
+
+}  // namespace detail
 
 /// The arguments of `attend` by name.
 template <class Scalar, FeatureMap F>

@@ -1,7 +1,7 @@
 // Gradients of all heads of a batch in one call.
 #pragma once
 
-#include <sympow/attention/batch_call.hpp>
+#include <sympow/attention/batch.hpp>
 #include <sympow/attention/compiled_gradients.hpp>
 #include <sympow/attention/scan_vjp.hpp>
 

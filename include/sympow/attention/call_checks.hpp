@@ -11,7 +11,6 @@
 #include <type_traits>
 #include <vector>
 
-#include <sympow/attention/diagnostics.hpp>
 #include <sympow/attention/options.hpp>
 #include <sympow/attention/state.hpp>
 #include <sympow/core/memory_layout.hpp>

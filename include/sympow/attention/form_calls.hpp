@@ -1,16 +1,95 @@
-// Calls of the forms: their checks, and then the pass.
+// Calls of the forms: their scratch memory, where they write, their checks, and then the pass.
 #pragma once
 
 #include <algorithm>
+#include <concepts>
 #include <limits>
+#include <vector>
 
 #include <sympow/attention/call_checks.hpp>
-#include <sympow/attention/output.hpp>
 #include <sympow/attention/tape.hpp>
-#include <sympow/attention/workspace.hpp>
-#include <sympow/detail/forms.hpp>
+#include <sympow/core/concepts.hpp>
+#include <sympow/core/optional_ref.hpp>
+#include <sympow/detail/forward.hpp>
 
 namespace SYMPOW_NAMESPACE {
+
+// ---- The scratch memory of the forms
+
+template <class Scalar>
+class Workspace;
+
+namespace detail {
+/// The buffers behind `Workspace`; only the passes know them.
+template <class Scalar>
+ForwardBuffers<Scalar>& memory_of(Workspace<Scalar>& workspace) {
+  return workspace.memory_;
+}
+}  // namespace detail
+
+/// Scratch of one call at a time; keep it to reuse its memory. It holds nothing that outlives a call: any form, feature
+/// map and shape may use the same one in turn. Once it has seen the largest call, calls allocate nothing.
+template <class Scalar>
+class Workspace {
+ public:
+  Workspace() = default;
+  Workspace(const Workspace&) = default;
+  Workspace(Workspace&&) = default;
+  Workspace& operator=(Workspace&&) = default;
+  /// As big as another one, or as it was where memory ends.
+  Workspace& operator=(const Workspace& other) { return *this = Workspace(other); }
+  ~Workspace() = default;
+
+ private:
+  friend detail::ForwardBuffers<Scalar>& detail::memory_of<Scalar>(Workspace<Scalar>& workspace);
+
+  detail::ForwardBuffers<Scalar> memory_;
+};
+
+/// One workspace for every thread, grown by the calls that use it; keep it to reuse its memory.
+template <class Scalar>
+using Workspaces = std::vector<Workspace<Scalar>>;
+
+// ---- Where a call writes its rows
+
+namespace detail {
+/// Of calls that keep nothing for their gradients.
+struct NoTape {};
+}  // namespace detail
+
+/// What a call writes: a matrix Y or, if its gradients are wanted later, `{Y, tape}`, where the tape keeps of the
+/// forward pass what the backward pass would have to compute again. Y is column-major with one token a column; it may
+/// be a block or a map.
+template <class Scalar, class Tape = detail::NoTape>
+class Output {
+ public:
+  /// Y, and a tape if it is given.
+  template <MatrixExpression X>
+    requires(!std::same_as<std::remove_cvref_t<X>, Output>)
+  Output(X&& Y, OptionalRef<Tape> tape = {})  // NOLINT(google-explicit-constructor): a matrix is an output
+      : rows_(writable(Y)), tape_(tape) {}
+
+  [[nodiscard]] Batch<Scalar> rows() const { return rows_; }      ///< Y
+  [[nodiscard]] OptionalRef<Tape> tape() const { return tape_; }  ///< what keeps the forward pass, if it is kept
+
+ private:
+  template <class X>
+  static Batch<Scalar> writable(X& Y) {
+    constexpr bool can_be_written = std::is_convertible_v<X&, Batch<Scalar>>;
+    static_assert(can_be_written,
+                  "an output is written in place: it is column-major, one token a column, and has the scalar type of "
+                  "queries, keys and values; of a row-major T x e matrix give the transpose");
+    if constexpr (can_be_written)
+      return Y;
+    else
+      return Eigen::Map<Matrix<Scalar>>(nullptr, 0, 0);
+  }
+
+  Batch<Scalar> rows_;
+  OptionalRef<Tape> tape_;
+};
+
+// ---- Calls of the forms: their checks, and then the pass
 
 /// Whether a feature map has the recurrent and the chunked form under a transition: φ is finite, if the transition
 /// mixes channels as a Householder chain does φ(x) = x, and the transition can move a state.

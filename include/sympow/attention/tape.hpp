@@ -3,7 +3,6 @@
 
 #include <vector>
 
-#include <sympow/attention/diagnostics.hpp>
 #include <sympow/attention/options.hpp>
 #include <sympow/attention/state.hpp>
 

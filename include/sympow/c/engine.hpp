@@ -5,7 +5,7 @@
 #include <vector>
 
 #include <sympow/attention/device_state.hpp>
-#include <sympow/attention/vjp_call.hpp>
+#include <sympow/attention/gradient_calls.hpp>
 #include <sympow/c/inputs.hpp>
 
 namespace SYMPOW_NAMESPACE::c {

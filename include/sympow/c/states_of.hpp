@@ -4,9 +4,9 @@
 #include <fstream>
 #include <utility>
 
-#include <sympow/attention/merge.hpp>
+#include <sympow/attention/gradient_calls.hpp>
+#include <sympow/attention/scan.hpp>
 #include <sympow/attention/state_file.hpp>
-#include <sympow/attention/state_gradient.hpp>
 #include <sympow/c/engine.hpp>
 #include <sympow/c/written_sums.hpp>
 #include <sympow/io/output_file.hpp>

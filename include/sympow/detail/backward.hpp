@@ -2,7 +2,7 @@
 #pragma once
 
 #include <sympow/core/visitor.hpp>
-#include <sympow/detail/forms.hpp>
+#include <sympow/detail/forward.hpp>
 #include <sympow/detail/key_blocks_backward.hpp>
 #include <sympow/detail/state_backward.hpp>
 

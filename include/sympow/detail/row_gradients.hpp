@@ -1,10 +1,196 @@
-// What the loss asks of the rows of a segment.
+// What the loss asks of the rows of a segment, and of their scores.
 #pragma once
 
-#include <sympow/attention/diagnostics.hpp>
-#include <sympow/detail/pair_gradients.hpp>
+#include <numbers>
+
+#include <sympow/attention/options.hpp>
+#include <sympow/detail/segment.hpp>
+#include <sympow/simd/blocks.hpp>
+#include <sympow/simd/integer_power.hpp>
+#include <sympow/simd/packed_exponential.hpp>
 
 namespace SYMPOW_NAMESPACE::detail {
+
+// ---- Scores of queries with keys on the way back
+
+/// Key exponents E_j = M + shift_j + s_j with M the largest of keys that are not 0: s_j ≤ 0 stays in the weights
+/// w_j = f_j 2^{s_j}, and shift_j, 0 unless the key is far lighter than the heaviest, is taken out of all that concerns
+/// it. No number of a pair then depends on how light its key is. Exponential scores have M = shift_j = 0.
+template <class Scalar>
+struct KeyScales {
+  static constexpr double most_apart = std::numeric_limits<Scalar>::max_exponent / 3;
+
+  double M = 0;
+  double* shifts;   ///< shift_j
+  Scalar* weights;  ///< w_j, 0 for a key without weight
+
+  KeyScales(double* shifts_of, Scalar* weights_of) : shifts(shifts_of), weights(weights_of) {}
+
+  template <FeatureMap F>
+  void set(const WeightedKeys<Scalar>& keys) {
+    M = 0;
+    std::fill_n(shifts, keys.size, 0.);
+    if constexpr (F::score == Score::exponential) return;
+    double largest = log2_zero, of_zeros = log2_zero;
+    for (Index j = 0; j < keys.size; ++j) {
+      double& level = keys.norms[j] == Scalar(0) ? of_zeros : largest;
+      level = std::max(level, keys.exponents[j]);
+    }
+    if (largest == log2_zero) largest = of_zeros;
+    if (largest != log2_zero) M = largest;
+    for (Index j = 0; j < keys.size; ++j) {
+      const double below = keys.exponents[j] - M;
+      if (below != log2_zero && !(std::abs(below) <= most_apart)) shifts[j] = below;
+      weights[j] = keys.fractions[j] * nearest_power_of_two<Scalar>(below - shifts[j]);
+    }
+  }
+};
+
+/// From logits x, or exponential scores in their place, and D = v⁺·g to what the loss gains by them, with s = x^P w:
+///
+///     slope ← ∂s/∂x D      D ← s D, the coupling      x ← s
+template <FeatureMap F, class Scalar, class X, class W>
+[[gnu::always_inline]] inline void differentiate_scores(X& x, X& D, X& slope, const W& w) {
+  constexpr int P = degree_of<F>;
+  if constexpr (F::score == Score::exponential) {
+    D = slope = X(x * D);
+  } else if constexpr (P == 1) {
+    slope = w * D;
+    D = x * slope;
+    x = x * w;
+  } else {
+    const X of_score = power<P - 1>(x) * w;
+    x = x * of_score;
+    slope = Scalar(P) * (of_score * D);
+    D = x * D;
+  }
+}
+
+/// A row with n keys, from e_j = v_j·dŷ and D_j = factor e_j + last: x ← scores, e ← couplings, d ← slopes.
+template <FeatureMap F, class Scalar>
+void differentiate_scores_of_row(Scalar* x, Scalar* e, Scalar* d, const Scalar* w, Scalar factor, Scalar last,
+                                 Index n) {
+  using Lanes = Eigen::Array<Scalar, 16, 1>;
+  Index j = 0;
+  for (; j + 16 <= n; j += 16) {
+    Lanes score = Lanes::Map(x + j), D = factor * Lanes::Map(e + j) + last, slope;
+    differentiate_scores<F, Scalar>(score, D, slope, Lanes(Lanes::Map(w + j)));
+    Lanes::Map(x + j) = score;
+    Lanes::Map(e + j) = D;
+    Lanes::Map(d + j) = slope;
+  }
+  for (; j < n; ++j) {
+    e[j] = factor * e[j] + last;
+    differentiate_scores<F, Scalar>(x[j], e[j], d[j], w[j]);
+  }
+}
+
+/// Sums of the couplings of a block of pairs, and what multiplies them there.
+template <class Scalar>
+struct CouplingSums {
+  const Scalar *row_factors, *key_factors;
+  double *of_rows, *of_keys;  ///< Σ_j key_factors_j c_ij and Σ_i row_factors_i c_ij are added
+  Scalar* scratch;            ///< a number a row
+};
+
+/// All pairs of keys j with the rows i in rows_of(j), from logits x(i, j) and e(i, j) = v_j·g_i without `last`: x ←
+/// scores, e ← slopes. Both ← 0 for the other rows.
+template <FeatureMap F, class Scalar, class RowsOf>
+void differentiate_block(MatrixView<Scalar> x, MatrixView<Scalar> e, const Scalar* w, const Scalar* last,
+                         const CouplingSums<Scalar>& sums, const RowsOf& rows_of) {
+  using Lanes = Eigen::Array<Scalar, 16, 1>;
+  const Index rows = x.rows(), keys = x.cols();
+  for (Index first = 0; first < keys; first += short_sum) {
+    std::fill_n(sums.scratch, rows, Scalar(0));
+    const Index end = std::min(keys, first + short_sum);
+    for (Index j = first; j < end; ++j) {
+      Scalar *const scores = x.col(j).data(), *const slopes = e.col(j).data();
+      const Scalar weight = w[j], factor = sums.key_factors[j];
+      const Segment seen = rows_of(j);
+      for (Scalar* const column : {scores, slopes})
+        std::fill_n(column, seen.begin, Scalar(0)), std::fill(column + seen.end(), column + rows, Scalar(0));
+      Lanes of_key = Lanes::Zero();
+      Index i = seen.begin;
+      for (; i + 16 <= seen.end(); i += 16) {
+        Lanes score = Lanes::Map(scores + i), coupling = Lanes::Map(slopes + i) + Lanes::Map(last + i), slope;
+        differentiate_scores<F, Scalar>(score, coupling, slope, weight);
+        Lanes::Map(scores + i) = score;
+        Lanes::Map(slopes + i) = slope;
+        Lanes::Map(sums.scratch + i) += factor * coupling;
+        of_key += coupling * Lanes::Map(sums.row_factors + i);
+      }
+      for (Index r = 0; i < seen.end(); ++i, ++r) {
+        Scalar coupling = slopes[i] + last[i];
+        differentiate_scores<F, Scalar>(scores[i], coupling, slopes[i], weight);
+        sums.scratch[i] += factor * coupling;
+        of_key[r] += coupling * sums.row_factors[i];
+      }
+      sums.of_keys[j] += static_cast<double>(of_key.sum());
+    }
+    for (Index i = 0; i < rows; ++i) sums.of_rows[i] += static_cast<double>(sums.scratch[i]);
+  }
+}
+
+/// Σ_j s_j and Σ_j s_j e_j of a row with n keys, s_j = x_j^P w_j.
+struct ScoreTotals {
+  double sum = 0, product = 0;
+};
+template <int P, class Scalar>
+ScoreTotals totals_of_scores(const Scalar* x, const Scalar* w, const Scalar* e, Index n) {
+  using Lanes = Eigen::Array<Scalar, 16, 1>;
+  Lanes sums = Lanes::Zero(), products = Lanes::Zero();
+  Index j = 0;
+  for (; j + 16 <= n; j += 16) {
+    const Lanes scores = power<P>(Lanes(Lanes::Map(x + j))) * Lanes::Map(w + j);
+    sums += scores;
+    products += scores * Lanes::Map(e + j);
+  }
+  for (Index r = 0; j < n; ++j, ++r) {
+    const Scalar score = power<P>(x[j]) * w[j];
+    sums[r] += score;
+    products[r] += score * e[j];
+  }
+  return {static_cast<double>(sums.sum()), static_cast<double>(products.sum())};
+}
+
+/// n logits with one key, or of one row, ← exponential scores: log2 of them is log2(e) x + wholes_i + rests_i + whole +
+/// rest, in which whole numbers meet before fractions are added.
+template <class Scalar>
+void set_exponential_scores(Scalar* x, const Scalar* wholes, const Scalar* rests, Index n, double whole, double rest) {
+  using Exponentials = PackedExponential<Scalar>;
+  constexpr double limit = static_cast<double>(Exponentials::limit);
+  const Scalar largest = Exponentials::largest(x, wholes, n);
+  if (std::abs(static_cast<double>(largest)) < limit && std::abs(whole) < limit) {
+    Exponentials::set(x, wholes, rests, n, static_cast<Scalar>(-whole), static_cast<Scalar>(rest));
+    return;
+  }
+  for (Index i = 0; i < n; ++i) {  // beyond the digits of packets
+    const double log2 = static_cast<double>(x[i]) * std::numbers::log2e +
+                        (static_cast<double>(wholes[i]) + whole + static_cast<double>(rests[i]) + rest);
+    x[i] = static_cast<Scalar>(std::exp2(log2));
+    if (x[i] < std::numeric_limits<Scalar>::min()) x[i] = 0;
+  }
+}
+
+/// Logits of vectors 2^n x are 2^n times those of x; NaN and zeros stay as they are.
+template <class Scalar>
+void lengthen(Scalar* x, const double* lengths, double length, Index n) {
+  const auto number = [](double exponent) { return exponent == log2_zero ? 0 : exponent; };
+  for (Index i = 0; i < n; ++i)
+    if (const double far = number(lengths[i]) + number(length); far != 0) x[i] = times_power_of_two(x[i], far);
+}
+
+/// flows_t += Σ_{i ≥ t} of_rows_i + Σ_{j < t} of_keys_j + through: what acts at t multiplies exactly these pairs.
+inline void add_flows_beyond(const double* of_rows, const double* of_keys, double through, double* flows, Index n) {
+  double from = 0, before = 0;
+  for (Index t = n - 1; t >= 0; --t) flows[t] += from += of_rows[t];
+  for (Index t = 0; t < n; ++t) {
+    flows[t] += before + through;
+    before += of_keys[t];
+  }
+}
+
+// ---- What the loss asks of the rows of a segment
 
 template <class Scalar>
 struct RowGradientBuffers {

@@ -4,9 +4,7 @@
 #include <algorithm>
 #include <limits>
 
-#include <sympow/attention/attention.hpp>
-#include <sympow/attention/chunked.hpp>
-#include <sympow/attention/recurrent.hpp>
+#include <sympow/attention/forms.hpp>
 #include <sympow/verify/direct.hpp>
 #include <sympow/verify/proposition.hpp>
 #include <sympow/verify/transition_functions.hpp>

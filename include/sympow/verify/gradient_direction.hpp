@@ -6,8 +6,7 @@
 #include <string>
 #include <utility>
 
-#include <sympow/attention/attention_vjp.hpp>
-#include <sympow/attention/chunked_vjp.hpp>
+#include <sympow/attention/gradients.hpp>
 #include <sympow/verify/adjoint_functions.hpp>
 #include <sympow/verify/direct.hpp>
 #include <sympow/verify/gradient_row_rule.hpp>

@@ -8,7 +8,7 @@
 #include <utility>
 #include <vector>
 
-#include <sympow/attention/merge.hpp>
+#include <sympow/attention/scan.hpp>
 #include <sympow/attention/state_file.hpp>
 #include <sympow/verify/form_laws.hpp>
 

@@ -2,7 +2,7 @@
 #include <array>
 #include <cmath>
 
-#include <sympow/detail/phi_panels_vjp.hpp>
+#include <sympow/detail/phi_panels.hpp>
 #include <sympow/feature/linear.hpp>
 #include <sympow/feature/random_features.hpp>
 #include <sympow/feature/symmetric_power.hpp>
