@@ -6,6 +6,7 @@
 #include <sympow/attention/batch.hpp>
 #include <sympow/attention/batch_vjp.hpp>
 #include <sympow/attention/device_state.hpp>
+#include <sympow/attention/diagnostics.hpp>
 #include <sympow/attention/forms.hpp>
 #include <sympow/attention/gradients.hpp>
 #include <sympow/attention/heads.hpp>

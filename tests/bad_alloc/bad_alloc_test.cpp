@@ -9,6 +9,7 @@
 #include <vector>
 
 #include <sympow/attention/batch.hpp>
+#include <sympow/attention/diagnostics.hpp>
 #include <sympow/attention/forms.hpp>
 #include <sympow/attention/options.hpp>
 #include <sympow/attention/state_file.hpp>

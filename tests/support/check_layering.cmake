@@ -13,7 +13,7 @@ set(below_feature core simd combinatorics tensor)
 set(below_transition core simd structured rotation)
 set(below_systems core simd feature tensor combinatorics rotation transition)
 set(below_detail core simd combinatorics tensor feature rotation transition attention/cost_model.hpp
-    attention/options.hpp)  # passes know no form
+    attention/diagnostics.hpp attention/options.hpp)  # passes know no form
 set(below_attention core simd combinatorics tensor feature rotation transition detail)
 set(below_io core)
 set(below_layer core simd structured combinatorics tensor feature rotation transition attention systems)

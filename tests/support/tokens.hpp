@@ -7,6 +7,7 @@
 #include <limits>
 #include <numbers>
 
+#include <sympow/attention/diagnostics.hpp>
 #include <sympow/attention/options.hpp>
 #include <sympow/simd/integer_power.hpp>
 #include <sympow/transition/decay.hpp>

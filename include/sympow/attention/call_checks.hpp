@@ -11,6 +11,7 @@
 #include <type_traits>
 #include <vector>
 
+#include <sympow/attention/diagnostics.hpp>
 #include <sympow/attention/options.hpp>
 #include <sympow/attention/state.hpp>
 #include <sympow/core/memory_layout.hpp>

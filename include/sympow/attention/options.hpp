@@ -1,18 +1,11 @@
-// What a call of any form can choose, and what it can say about its rows.
+// What a call of any form can choose.
 #pragma once
 
-#include <cmath>
 #include <limits>
-#include <numbers>
 
 #include <sympow/attention/cost_model.hpp>
-#include <sympow/core/concepts.hpp>
-#include <sympow/core/resize.hpp>
-#include <sympow/simd/scaled.hpp>
 
 namespace sympow {
-
-// ---- What a call of any form can choose
 
 /// Rows divided by their sum: y_i = Σ_j s_ij v_j / Σ_j s_ij. For feature maps without negative scores.
 struct Normalized {};
@@ -27,7 +20,7 @@ struct SignedNormalized {};
 /// `Normalized` where no score is negative, else `Unnormalized`.
 struct DefaultNormalization {};
 
-struct Diagnostics;  // see below
+struct Diagnostics;  // see diagnostics.hpp
 
 /// Which keys a query sees. Query i stands at token i + offset, key j at token j; the transition goes on to the last of
 /// them. The query at token t sees the keys first(t), …, end(t) - 1 that exist. Neither falls as t grows.
@@ -73,54 +66,4 @@ struct Options {
   Costs costs = {};      ///< by which chunks are chosen, and forms where the call leaves them open
 };
 
-// ---- What a call can say about its rows
-
-/// One number a row, resized and filled by a call that is given them, see `Options::diagnostics`.
-struct Diagnostics {
-  Eigen::VectorXd log_sum;  ///< log |Σ_j s_ij|, -∞ where the row sees nothing
-  /// K_i = Σ_j b_ij (|scale| ‖q_i‖ ‖k_j‖)^P / |Σ_j s_ij|, the row condition number. For an exponential score the weight
-  /// of a pair is e^s (1 + |scale| ‖q‖ ‖k‖). Under channel decay this is an upper bound of K_i.
-  Eigen::VectorXd condition;
-  Eigen::Array<bool, Dynamic, 1> is_degenerate;  ///< whether the row has nothing to divide by, and is 0
-};
-
 }  // namespace sympow
-
-namespace SYMPOW_NAMESPACE::detail {
-
-/// Diagnostics of so many rows, of which none has seen anything yet.
-inline void reset(Diagnostics& diagnostics, Index rows) {
-  resize_safely(diagnostics.log_sum, rows);
-  resize_safely(diagnostics.condition, rows);
-  resize_safely(diagnostics.is_degenerate, rows);
-  diagnostics.log_sum.setConstant(-std::numeric_limits<double>::infinity());
-  diagnostics.condition.setZero();
-  diagnostics.is_degenerate.setZero();
-}
-
-/// Σ_j s_ij v_j as it is, or divided by Σ_j s_ij of scores that are not negative, or of any sign.
-enum class RowKind { sums, weighted_means, signed_means };
-
-/// Σ_j s_ij = 2^exponent sum of a row, with a whole exponent; a sum of 0 where there is nothing to divide by.
-struct RowSum {
-  double sum = 0, exponent = 0;
-};
-
-/// What is reported of the rows of a call, each null where it is not asked for.
-struct RowReports {
-  Diagnostics* diagnostics = nullptr;
-  RowSum* sums = nullptr;  ///< one a row; of powers that are not divided they mean nothing
-
-  [[nodiscard]] bool wanted() const { return diagnostics != nullptr || sums != nullptr; }
-  /// Of row `query` of the call, whose scores sum to 2^exponent `sum`, and absolutely to 2^exponent `absolute`.
-  void report(Index query, double sum, double absolute, double exponent, bool is_degenerate) const {
-    if (sums != nullptr) sums[query] = {is_degenerate ? 0 : sum, exponent};
-    if (diagnostics == nullptr) return;
-    const double size = std::abs(sum);
-    diagnostics->log_sum[query] = size == 0 ? log2_zero : std::log(size) + exponent * std::numbers::ln2;
-    diagnostics->condition[query] = absolute == 0 ? 0 : size == 0 ? -log2_zero : absolute / size;
-    diagnostics->is_degenerate[query] = is_degenerate;
-  }
-};
-
-}  // namespace SYMPOW_NAMESPACE::detail

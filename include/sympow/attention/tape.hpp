@@ -3,6 +3,7 @@
 
 #include <vector>
 
+#include <sympow/attention/diagnostics.hpp>
 #include <sympow/attention/options.hpp>
 #include <sympow/attention/state.hpp>
 

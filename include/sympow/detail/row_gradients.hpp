@@ -3,6 +3,7 @@
 
 #include <numbers>
 
+#include <sympow/attention/diagnostics.hpp>
 #include <sympow/attention/options.hpp>
 #include <sympow/detail/segment.hpp>
 #include <sympow/simd/blocks.hpp>

@@ -4,6 +4,7 @@
 
 #include <cmath>
 
+#include <sympow/attention/diagnostics.hpp>
 #include <sympow/attention/options.hpp>
 #include <sympow/core/concepts.hpp>
 #include <sympow/detail/segment.hpp>
