@@ -3,8 +3,8 @@
 
 #include <string>
 
-#include <sympow/verify/report_table.hpp>
 #include "latex.hpp"
+#include "statement_rows.hpp"
 
 namespace SYMPOW_NAMESPACE::verify {
 
@@ -28,7 +28,7 @@ namespace SYMPOW_NAMESPACE::verify {
   for (const TableRow& row : table_rows(report)) {
     if (row.is_total) text += "\\noalign{\\smallskip}\n";
     text += (row.is_total ? "\\textbf{" + latex(paper_name(row.paper)) + "}" : "") + " & " + latex(row.section);
-    for (const CountColumn& column : columns) text += " & " + std::to_string(column.of(row.counts));
+    for (const CountColumn& column : columns) text += " & " + std::to_string(column.count(row.counts));
     text += " \\\\\n";
   }
   text += "\\end{longtable}\n" + latex(summary(report)) + "\n";

@@ -122,7 +122,7 @@ inline void decide_exactly(Proposition& p, const std::vector<ExactDecision>& exa
   for (const ExactDecision& one : exact)
     if (one.id == p.id) {
       p.decision = one.statement(seed);
-      if (one.corrected) p.corrected_decision = one.corrected(seed);
+      if (one.corrected) p.corrected.decision = one.corrected(seed);
     }
 }
 
@@ -139,9 +139,9 @@ inline void decide(Report& report, const std::vector<PropositionGroup>& groups, 
     for (Proposition p : ledger.propositions()) {
       Selection of_any_verdict = arguments.selection;
       of_any_verdict.verdicts.clear();
-      if (!of_any_verdict(p, report.papers)) continue;
+      if (!of_any_verdict(p)) continue;
       decide_exactly(p, exact, report.seed);
-      if (!arguments.selection(p, report.papers)) continue;
+      if (!arguments.selection(p)) continue;
       put_all(arguments.list ? list_line_of(p) : lines_of(p, arguments.explain), out);
       report.propositions.push_back(p);
     }
@@ -172,8 +172,7 @@ inline int run(const Program& program, const Arguments& arguments, std::FILE* ou
     file->finish();
     file->commit();
   }
-  Counts counts;
-  for (const Proposition& p : report.propositions) counts.add(p);
+  const Counts counts(report.propositions);
   put_all("\n" + (arguments.list ? counted(counts.total(), "statement", "statements") + "\n"
                                  : text_table(report) + "\n" + summary(report)),
           out);

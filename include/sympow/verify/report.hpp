@@ -62,8 +62,6 @@ struct Report {
       compiler = compiler_name(),              ///< that built the program
       processor = processor_name();            ///< that it ran on
 
-  /// Where a proposition stands.
-  [[nodiscard]] Source source(const Proposition& p) const { return parse_source(p.source, papers); }
   /// "double, seed 1; sympow 0.2.0, the compiler, the processor"
   [[nodiscard]] std::string setting() const {
     return scalar + ", seed " + std::to_string(seed) + "; sympow " + version + ", " + compiler + ", " + processor;
@@ -142,29 +140,25 @@ namespace detail {
   return name_of(decision.method) + " " + (decision.residual.size() < 9 ? decision.residual + " ≠ 0" : "not 0");
 }
 
-/// A form of a proposition: what it is measured by, and its words.
-struct Line {
-  double residual, bound;
-  const std::string &words, &unit, &reason;
-  const Decision& decision;
-
-  [[nodiscard]] std::string measured() const {
-    return padded(decision.is_made() ? decided(decision) : comparison(residual, bound), 22);
-  }
-  [[nodiscard]] std::string text() const {
-    if (!decision.is_made()) return with_unit(words, unit);
-    return words + (decision.domain.empty() ? "" : "; for " + decision.domain);
-  }
-  /// Its counterexample, its floating-point residual and the reason of its bound.
-  [[nodiscard]] std::string explained() const {
-    const std::string margin(47, ' ');
-    std::string lines;
-    if (!decision.counterexample.empty()) lines += margin + "counterexample: " + decision.counterexample + "\n";
-    if (decision.is_made() && (residual != decision.size() || bound > 0))
-      lines += margin + "in floating point: " + comparison(residual, bound) + (unit.empty() ? "" : ", " + unit) + "\n";
-    return reason.empty() ? lines : lines + margin + "bound: " + reason + "\n";
-  }
-};
+/// "3.1e-16 <= 8.9e-16", or how a claim was decided.
+[[nodiscard]] inline std::string measured(const Claim& claim) {
+  return padded(claim.decision.is_made() ? decided(claim.decision) : comparison(claim.residual, claim.bound), 22);
+}
+/// Its words, with the unit or with what was tried.
+[[nodiscard]] inline std::string text(const Claim& claim) {
+  if (!claim.decision.is_made()) return with_unit(claim.statement, claim.unit);
+  return claim.statement + (claim.decision.domain.empty() ? "" : "; for " + claim.decision.domain);
+}
+/// Its counterexample, its floating-point residual and the reason of its bound.
+[[nodiscard]] inline std::string explained(const Claim& claim) {
+  const std::string margin(47, ' ');
+  const auto& [statement, residual, bound, unit, reason, decision] = claim;
+  std::string lines;
+  if (!decision.counterexample.empty()) lines += margin + "counterexample: " + decision.counterexample + "\n";
+  if (decision.is_made() && (residual != decision.size() || bound > 0))
+    lines += margin + "in floating point: " + comparison(residual, bound) + (unit.empty() ? "" : ", " + unit) + "\n";
+  return reason.empty() ? lines : lines + margin + "bound: " + reason + "\n";
+}
 
 }  // namespace detail
 
@@ -174,16 +168,15 @@ struct Line {
 [[nodiscard]] inline std::string lines_of(const Proposition& p, bool explain) {
   using detail::padded;
   const bool computed = p.kind != Kind::documentation;
-  const std::string name = verdict(p), word = name == "unexpected" ? "UNEXPECTED" : name, margin(47, ' ');
-  const detail::Line line{p.residual, p.bound, p.statement, p.unit, p.reason, p.decision},
-      corrected{p.corrected_residual, p.corrected_bound,  p.correction,
-                p.corrected_unit,     p.corrected_reason, p.corrected_decision};
-  std::string text = padded(word, 12) + padded(p.id, 13) + (computed ? line.measured() : std::string(22, ' ')) +
-                     line.text() + "  [" + p.source + "]\n";
-  if (explain) text += line.explained();
-  if (p.kind == Kind::erratum) text += padded("  true is", 25) + corrected.measured() + corrected.text() + "\n";
-  if (explain && p.kind == Kind::erratum) text += corrected.explained();
-  if (!computed) text += margin + p.correction + "\n";
+  const std::string name = verdict(p), word = name == "unexpected" ? "UNEXPECTED" : name;
+  std::string text = padded(word, 12) + padded(p.id, 13) + (computed ? detail::measured(p) : std::string(22, ' ')) +
+                     detail::text(p) + "  [" + p.source + "]\n";
+  if (explain) text += detail::explained(p);
+  if (p.kind == Kind::erratum) {
+    text += padded("  true is", 25) + detail::measured(p.corrected) + detail::text(p.corrected) + "\n";
+    if (explain) text += detail::explained(p.corrected);
+  }
+  if (!computed) text += std::string(47, ' ') + p.corrected.statement + "\n";
   return text;
 }
 
@@ -192,7 +185,7 @@ struct Line {
   const char* kinds[] = {"statement", "erratum", "control", "documented"};
   std::string text = detail::padded(p.id, 13) + detail::padded(kinds[static_cast<int>(p.kind)], 12) + p.statement +
                      "  [" + p.source + "]\n";
-  if (p.kind == Kind::erratum) text += std::string(25, ' ') + "true is: " + p.correction + "\n";
+  if (p.kind == Kind::erratum) text += std::string(25, ' ') + "true is: " + p.corrected.statement + "\n";
   return text;
 }
 
