@@ -12,7 +12,7 @@
 #include <sympow/feature/random_features.hpp>
 #include <sympow/feature/symmetric_power.hpp>
 #include <sympow/transition/transition.hpp>
-#include <sympow/verify/row_rule.hpp>
+#include <sympow/verify/direct.hpp>
 
 namespace SYMPOW_NAMESPACE::verify {
 
@@ -30,42 +30,28 @@ struct DenseFeature {
 
 /// Attention with everything that has a gradient, and the gradient of its outputs.
 ///
-/// Tokens of a call are 0 … T - 1, T that of `log_decay`; query i stands at token i + mask.offset. The initial state is
-/// a key before token 0, seen through A_0 A_1 … A_i, where A_0, the frame, is what a turning transition starts at. A
-/// loss on the final state is a row behind token T - 1.
-struct GradientCall {
-  Score score = Score::power;            ///< which κ
-  int degree = 1;                        ///< P of a power
-  bool divided = false,                  ///< rows are means: divided by the sums of their scores
-      signed_means = false;              ///< whose scores may be of either sign
-  Mask mask = {};                        ///< which keys a query sees
+/// The initial state is a key before token 0, seen through A_0 A_1 … A_i, where A_0, the frame, is what a turning
+/// transition starts at. A loss on the final state is a row behind token T - 1.
+struct GradientCall : detail::DirectCall {
   Wide scale = 1;                        ///< `Options::scale`
   KeyAction action = KeyAction::none;    ///< what A_t does in key space
   Matrix<Wide> Q = {},                   ///< d × T_q
       K = {},                            ///< d × T_k
       V = {},                            ///< e × T_k
       dY = {};                           ///< e × T_q
-  std::vector<double> log_decay = {};    ///< log γ_t, T of them
   std::vector<Matrix<Wide>> steps = {};  ///< A_t in key space; none if all are the identity
   Matrix<Wide> frame = {};               ///< A_0, of turning transitions; empty: the identity
   DenseFeature feature = {};             ///< needed for embedded scores, and where there is a state
   Matrix<Wide> initial = {};             ///< [S_0; Z_0], (e + 1) × D; empty: none
   Matrix<Wide> d_final = {};             ///< [dS_T; dZ_T], (e + 1) × D; empty: no loss on it
 
-  [[nodiscard]] Index tokens() const { return std::ssize(log_decay); }             ///< T
-  [[nodiscard]] Index token_of(Index query) const { return query + mask.offset; }  ///< where query i stands
   /// Whether angles are seen as they are, and not those between two tokens, so that their gradients are sums over all
   /// later tokens.
   [[nodiscard]] bool is_absolute() const { return score == Score::embedded || mask.is_full; }
   /// Whether it goes on from a state, or a loss sees the final one.
   [[nodiscard]] bool has_state() const { return initial.size() + d_final.size() > 0; }
-  /// The first of the keys that a query sees.
-  [[nodiscard]] Index first(Index query) const { return std::max<Index>(0, token_of(query) - mask.window + 1); }
   /// The end of the keys that a query sees.
-  [[nodiscard]] Index seen(Index query) const {
-    if (token_of(query) < 0) return 0;
-    return mask.is_full ? K.cols() : std::min(token_of(query) + 1, K.cols());
-  }
+  [[nodiscard]] Index seen(Index query) const { return end(query, K.cols()); }
 
   /// Throws `ShapeMismatch` for what does not fit, `InvalidArgument` for what has no definition.
   void check() const {

@@ -6,7 +6,6 @@
 #include <limits>
 #include <vector>
 
-#include <sympow/simd/integer_power.hpp>
 #include <sympow/verify/gradient_call.hpp>
 
 namespace SYMPOW_NAMESPACE::verify {
@@ -171,26 +170,19 @@ inline void GradientPairs::set_logits(const GradientCall& call) {
 
 inline void GradientPairs::set_row(const GradientCall& call, Index i) {
   constexpr Wide nothing = -std::numeric_limits<Wide>::infinity();
-  const Index e = call.V.rows(), seen = call.seen(i);
-  const bool exponential = call.score == Score::exponential, reads_state = call.initial.size() > 0;
+  const Index e = call.V.rows();
+  const bool reads_state = call.initial.size() > 0;
   const Wide log_state = log_weight(call, 0, call.token_of(i));
   if (reads_state) state_reads.col(i) = detail::image(call.initial, state_features[static_cast<std::size_t>(i)].phi);
-  if (call.divided) {
-    Wide most = reads_state && state_reads(e, i) != 0 ? log_state : nothing;
-    for (Index j = call.first(i); j < seen; ++j)
-      if (exponential || logits(j, i) != 0)
-        most = std::max(most, log_weights(j, i) + (exponential ? logits(j, i) : Wide(0)));
-    shift[i] = most > nothing ? most : 0;
-  }
+  const auto [common, b, s] =
+      detail::row_scores<Wide>(call, logits.col(i), log_weights.col(i), call.first(i), call.seen(i),
+                               reads_state && state_reads(e, i) != 0 ? log_state : nothing);
+  shift[i] = common, weights.col(i) = b, scores.col(i) = s;
   Vector<Wide> sums = Vector<Wide>::Zero(e + 1);
-  for (Index j = call.first(i); j < seen; ++j) {
-    if (!(log_weights(j, i) > nothing)) continue;  // behind a closed gate, whatever it is
-    const Wide b = weights(j, i) = std::exp(log_weights(j, i) - shift[i]), x = logits(j, i);
-    const Wide s = scores(j, i) = exponential                  ? std::exp(x + log_weights(j, i) - shift[i])
-                                  : call.score == Score::power ? b * integer_power(x, call.degree)
-                                                               : b * x;
-    for (Index r = 0; r < e; ++r) sums[r] += s * call.V(r, j);
-    sums[e] += s;
+  for (Index j = call.first(i); j < call.seen(i); ++j) {
+    if (log_weights(j, i) == nothing) continue;  // behind a closed gate, whatever it is
+    for (Index r = 0; r < e; ++r) sums[r] += s[j] * call.V(r, j);
+    sums[e] += s[j];
   }
   if (reads_state && log_state > nothing) {
     state_weights[i] = std::exp(log_state - shift[i]);
@@ -198,11 +190,8 @@ inline void GradientPairs::set_row(const GradientCall& call, Index i) {
   }
   denominator[i] = sums[e];
   is_degenerate[static_cast<std::size_t>(i)] = call.divided && sums[e] == 0;
-  const Wide divisor = call.divided && sums[e] != 0 ? sums[e] : 1;
-  for (Index r = 0; r < e; ++r) {
-    numerator(r, i) = sums[r];
-    Y(r, i) = sums[r] / divisor;
-  }
+  numerator.col(i) = sums.head(e);
+  Y.col(i) = numerator.col(i) / (call.divided && sums[e] != 0 ? sums[e] : 1);
 }
 
 }  // namespace SYMPOW_NAMESPACE::verify
