@@ -67,7 +67,7 @@ class BoundSums {
   [[nodiscard]] Wide P() const { return is_power() ? static_cast<Wide>(call_.degree) : Wide(1); }
   /// x^{P - less}.
   [[nodiscard]] Wide power_of(Wide x, int less = 0) const { return integer_power(x, call_.degree - less); }
-  static Wide length(const Vector<Wide>& x) { return std::sqrt(inner(x, x)); }
+  static Wide length(const Vector<Wide>& x) { return std::sqrt(x.dot(x)); }
   /// e^{x - shift} by an exponential in double, whose argument is rounded.
   [[nodiscard]] Wide exponential(Wide x, Wide shift = 0) const {
     if (!(x > -std::numeric_limits<Wide>::infinity())) return 0;
@@ -226,7 +226,7 @@ class BoundSums {
       result_.levers(j + 1, m_) = size * h * lever;
     }
     const Wide size = weight(0, last) * power_of(slowest(0, last));
-    couplings_(0, m_) = size * inner(s_, h_);
+    couplings_(0, m_) = size * s_.dot(h_);
     result_.levers(0, m_) = P() * couplings_(0, m_);
     result_.frame_lever = result_.levers.col(m_).sum();
     for (Index r = 0; r <= e; ++r) result_.initial(r, 0) += size * h_[r];

@@ -11,31 +11,13 @@
 namespace SYMPOW_NAMESPACE::verify {
 namespace detail {
 
-/// Σ a_c b_c.
-inline Wide inner(const Vector<Wide>& a, const Vector<Wide>& b) {
-  Wide sum = 0;
-  for (Index c = 0; c < a.size(); ++c) sum += a[c] * b[c];
-  return sum;
-}
 /// A x, or x where A is empty.
 inline Vector<Wide> image(const Matrix<Wide>& A, const Vector<Wide>& x) {
-  if (A.size() == 0) return x;
-  Vector<Wide> y = Vector<Wide>::Zero(A.rows());
-  for (Index j = 0; j < A.cols(); ++j)
-    for (Index i = 0; i < A.rows(); ++i) y[i] += A(i, j) * x[j];
-  return y;
+  return A.size() == 0 ? x : Vector<Wide>(A.lazyProduct(x));
 }
 /// Aᵀ x, or x where A is empty.
 inline Vector<Wide> transposed_image(const Matrix<Wide>& A, const Vector<Wide>& x) {
-  if (A.size() == 0) return x;
-  Vector<Wide> y = Vector<Wide>::Zero(A.cols());
-  for (Index j = 0; j < A.cols(); ++j)
-    for (Index i = 0; i < A.rows(); ++i) y[j] += A(i, j) * x[i];
-  return y;
-}
-/// x += factor y.
-inline void add(Vector<Wide>& x, Wide factor, const Vector<Wide>& y) {
-  for (Index c = 0; c < x.size(); ++c) x[c] += factor * y[c];
+  return A.size() == 0 ? x : Vector<Wide>(A.transpose().lazyProduct(x));
 }
 /// X += factor a bᵀ.
 inline void add_outer(Matrix<Wide>& X, Wide factor, const Vector<Wide>& a, const Vector<Wide>& b) {
@@ -160,11 +142,10 @@ inline void GradientPairs::set_logits(const GradientCall& call) {
       const Index at = query.token();
       log_weights(j, i) = log_weight(call, j + 1, at);
       if (call.score == Score::embedded)
-        logits(j, i) = detail::inner(query_features[static_cast<std::size_t>(i)].phi,
-                                     key_features[static_cast<std::size_t>(j)].phi);
-      else
         logits(j, i) =
-            j <= at ? detail::inner(key.pushed(at), query.pulled(at)) : detail::inner(key.pulled(at), query.pulled(at));
+            query_features[static_cast<std::size_t>(i)].phi.dot(key_features[static_cast<std::size_t>(j)].phi);
+      else
+        logits(j, i) = (j <= at ? key.pushed(at) : key.pulled(at)).dot(query.pulled(at));
     }
 }
 
