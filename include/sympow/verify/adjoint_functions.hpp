@@ -135,7 +135,7 @@ class SegmentAdjoints {
     Matrix<Scalar> moved = delta, before = X, dX = dY;
     there_.apply_to_queries(s_, moved);
     back_.apply_to_queries_vjp(s_, before, dX, 1);
-    return compare("apply_to_queries_vjp", delta, moved, dY, dX, Vector<double>::Zero(n_), Vector<double>::Zero(n_));
+    return compare("apply_to_queries_vjp", delta, moved, dY, dX);
   }
   /// q̃(δ)·dQ̃ + X(δ, K)·dX = δ·dQ, and the same of keys; without logits where scores are of features.
   [[nodiscard]] Residual transported(bool is_absolute) {
@@ -144,8 +144,8 @@ class SegmentAdjoints {
     Matrix<Scalar> dX = draw(n_, n_);
     if (is_absolute) dX.setZero();
     for (Index i = 0; i < n_; ++i) dX.col(i).tail(n_ - i - 1).setZero();
-    const Moved there = move(Q, K), of_q = move(delta_q, K), of_k = move(Q, delta_k);
-    Moved x = there;
+    const Moved of_q = move(delta_q, K), of_k = move(Q, delta_k);
+    Moved x = move(Q, K);
     Matrix<Scalar> queries = Q, keys = K, d_queries = dQ, d_keys = dK, d_logits = dX;
     for (Index i = 0; i < n_; ++i)  // which may be anything there
       d_logits.col(i).tail(n_ - i - 1).setConstant(std::numeric_limits<Scalar>::quiet_NaN());
@@ -161,20 +161,13 @@ class SegmentAdjoints {
                             .is_absolute = is_absolute};
     Frame frame;
     back_.to_segment_frame_vjp(frame, s_, back);
-    const auto pairs = [&](const Matrix<Scalar>& X, bool by_row) -> Vector<double> {
-      const Matrix<double> products = (X.array() * dX.array()).matrix().template cast<double>();
-      return by_row ? Vector<double>(products.rowwise().sum()) : Vector<double>(products.colwise().sum().transpose());
+    const auto logits = [&](const Matrix<Scalar>& X) { return inner(X, dX); };
+    const auto size = [&](const Matrix<Scalar>& delta, const Matrix<Scalar>& other) {
+      return length(dX) * length(delta) * length(other);
     };
-    const auto sizes = [&](const Matrix<Scalar>& moving, const Matrix<Scalar>& other, bool by_row) -> Vector<double> {
-      const Matrix<double> X = dX.cwiseAbs().template cast<double>();
-      const Vector<double> lengths = other.colwise().norm().transpose().template cast<double>(),
-                           own = moving.colwise().norm().transpose().template cast<double>();
-      return (by_row ? Vector<double>(X * lengths) : Vector<double>(X.transpose() * lengths)).cwiseProduct(own);
-    };
-    return worse(compare("to_segment_frame_vjp of queries", delta_q, of_q.Q, dQ, d_queries, pairs(of_q.X, false),
-                         sizes(delta_q, K, false)),
-                 compare("to_segment_frame_vjp of keys", delta_k, of_k.K, dK, d_keys, pairs(of_k.X, true),
-                         sizes(delta_k, Q, true)));
+    return worse(
+        compare("to_segment_frame_vjp of queries", delta_q, of_q.Q, dQ, d_queries, logits(of_q.X), size(delta_q, K)),
+        compare("to_segment_frame_vjp of keys", delta_k, of_k.K, dK, d_keys, logits(of_k.X), size(delta_k, Q)));
   }
 
  private:
@@ -188,21 +181,19 @@ class SegmentAdjoints {
     return {std::move(Q), std::move(K), std::move(X)};
   }
   [[nodiscard]] Matrix<Scalar> draw(Index rows, Index columns) { return random_.matrix<Scalar>(rows, columns); }
+  static double length(const Matrix<Scalar>& x) { return static_cast<double>(x.norm()); }
+  static double inner(const Matrix<Scalar>& a, const Matrix<Scalar>& b) {
+    return a.template cast<double>().cwiseProduct(b.template cast<double>()).sum();
+  }
 
-  // Column by column, `more` and its size beside moved·dy. At each of n steps an entry is rounded by d products and the
-  // four of an entry of A, and so on the way back.
+  // `more` and its size beside moved·dy. At each of n steps an entry is rounded by d products and the four of an entry
+  // of A, and so on the way back.
   [[nodiscard]] Residual compare(const char* name, const Matrix<Scalar>& delta, const Matrix<Scalar>& moved,
-                                 const Matrix<Scalar>& dy, const Matrix<Scalar>& dx, const Vector<double>& more,
-                                 const Vector<double>& size_of_more) const {
+                                 const Matrix<Scalar>& dy, const Matrix<Scalar>& dx, double more = 0,
+                                 double size_of_more = 0) const {
     const double roundings = 2 * static_cast<double>((n_ + 1) * (d_ + 4)) * unit_roundoff<Scalar>;
-    Residual found{0, 1, name};
-    for (Index t = 0; t < n_; ++t) {
-      const Vector<double> a = moved.col(t).template cast<double>(), b = dy.col(t).template cast<double>(),
-                           x = delta.col(t).template cast<double>(), y = dx.col(t).template cast<double>();
-      const double size = std::max(a.norm(), x.norm()) * b.norm() + x.norm() * y.norm() + size_of_more[t];
-      found = worse(found, {ratio_of(x.dot(y), a.dot(b) + more[t], roundings * size), 1, name, s_.begin + t});
-    }
-    return found;
+    const double size = std::max(length(moved), length(delta)) * length(dy) + length(delta) * length(dx) + size_of_more;
+    return {ratio_of(inner(delta, dx), inner(moved, dy) + more, roundings * size), 1, name, s_.begin};
   }
 
   sympow::detail::ViewOf<Scalar, A> there_;

@@ -3,6 +3,7 @@
 
 #include <concepts>
 #include <functional>
+#include <numeric>
 #include <string>
 #include <tuple>
 #include <type_traits>
@@ -96,12 +97,9 @@ class Minimizer {
       all = std::move(longer);
     }
     const auto sum = [](const std::vector<Index>& sizes) {
-      Index total = 0;
-      for (const Index n : sizes) total += n;
-      return total;
+      return std::accumulate(sizes.begin(), sizes.end(), Index{0});
     };
-    std::sort(all.begin(), all.end(),
-              [&](const auto& a, const auto& b) { return sum(a) != sum(b) ? sum(a) < sum(b) : a < b; });
+    std::stable_sort(all.begin(), all.end(), [&](const auto& a, const auto& b) { return sum(a) < sum(b); });
     for (const auto& sizes : all)
       if (search(sizes)) return;
   }

@@ -74,9 +74,8 @@ struct Embedded {
 struct GradientPairs {
   std::vector<detail::Path> queries,             ///< q' on their ways
       keys;                                      ///< k on theirs
-  std::vector<detail::Embedded> query_features,  ///< embedded scores: of the absolute queries
-      key_features;                              ///< and keys
-  std::vector<detail::Embedded> state_features;  ///< of what reads the initial state, A_0 … A_i q'_i
+  std::vector<detail::Embedded> query_features,  ///< of A_0 … A_i q'_i, for embedded scores or an initial state
+      key_features;                              ///< of absolute keys, for embedded scores
   Matrix<Wide> logits,                           ///< x_ij, T_k × T_q; of embedded scores φ·φ
       log_weights,                               ///< log b_ij, T_k × T_q, -∞ for a key that is not seen
       weights,                                   ///< b_ij, T_k × T_q
@@ -85,8 +84,7 @@ struct GradientPairs {
   Vector<Wide> state_weights,                    ///< b_0i
       shift,                                     ///< by row, 0 for sums
       denominator;                               ///< the last of n⁺_i
-  Matrix<Wide> numerator,                        ///< the others, e × T_q
-      Y;                                         ///< rows: the same after the division
+  Matrix<Wide> Y;                                ///< rows, e × T_q: the others, divided by it in means
   std::vector<bool> is_degenerate;               ///< rows of means with a sum of 0
 
   /// Throws as `GradientCall::check`.
@@ -111,19 +109,17 @@ inline GradientPairs::GradientPairs(const GradientCall& call) {
   const Index m = call.Q.cols(), n = call.K.cols(), e = call.V.rows();
   for (Index i = 0; i < m; ++i) queries.emplace_back(call, call.scale * call.Q.col(i), call.token_of(i));
   for (Index j = 0; j < n; ++j) keys.emplace_back(call, call.K.col(j), j);
-  if (call.score == Score::embedded) {
-    for (const auto& query : queries) query_features.emplace_back(call.feature, query.absolute());
-    for (const auto& key : keys) key_features.emplace_back(call.feature, key.absolute());
-  }
-  if (call.initial.size() > 0)
-    for (const auto& query : queries) state_features.emplace_back(call.feature, query.absolute());
+  const bool is_embedded = call.score == Score::embedded;
+  for (std::size_t i = 0; i < queries.size() && (is_embedded || call.initial.size() > 0); ++i)
+    query_features.emplace_back(call.feature, queries[i].absolute());
+  for (std::size_t j = 0; j < keys.size() && is_embedded; ++j)
+    key_features.emplace_back(call.feature, keys[j].absolute());
   weights.setZero(n, m);
   scores.setZero(n, m);
   state_reads.setZero(e + 1, m);
   state_weights.setZero(m);
   shift.setZero(m);
   denominator.setZero(m);
-  numerator.setZero(e, m);
   Y.setZero(e, m);
   is_degenerate.assign(static_cast<std::size_t>(m), false);
   set_logits(call);
@@ -154,7 +150,7 @@ inline void GradientPairs::set_row(const GradientCall& call, Index i) {
   const Index e = call.V.rows();
   const bool reads_state = call.initial.size() > 0;
   const Wide log_state = log_weight(call, 0, call.token_of(i));
-  if (reads_state) state_reads.col(i) = detail::image(call.initial, state_features[static_cast<std::size_t>(i)].phi);
+  if (reads_state) state_reads.col(i) = detail::image(call.initial, query_features[static_cast<std::size_t>(i)].phi);
   const auto [common, b, s] =
       detail::row_scores<Wide>(call, logits.col(i), log_weights.col(i), call.first(i), call.seen(i),
                                reads_state && state_reads(e, i) != 0 ? log_state : nothing);
@@ -171,8 +167,7 @@ inline void GradientPairs::set_row(const GradientCall& call, Index i) {
   }
   denominator[i] = sums[e];
   is_degenerate[static_cast<std::size_t>(i)] = call.divided && sums[e] == 0;
-  numerator.col(i) = sums.head(e);
-  Y.col(i) = numerator.col(i) / (call.divided && sums[e] != 0 ? sums[e] : 1);
+  Y.col(i) = sums.head(e) / (call.divided && sums[e] != 0 ? sums[e] : 1);
 }
 
 }  // namespace SYMPOW_NAMESPACE::verify

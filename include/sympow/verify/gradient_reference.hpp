@@ -114,17 +114,14 @@ class GradientSums {
     }
     if (call_.initial.size() > 0 && pairs_.state_weights[i] > 0) {
       const Wide b = pairs_.state_weights[i];
-      const auto& at = pairs_.state_features[row];
-      add_outer(result_.initial, b, g, at.phi);
+      add_outer(result_.initial, b, g, pairs_.query_features[row].phi);
       d_features += b * transposed_image(call_.initial, g);
       add_flow(0, call_.token_of(i), b * g.dot(pairs_.state_reads.col(i)));
-      if (call_.score != Score::embedded) return add_reading(i, at, d_features);
     }
-    if (call_.score == Score::embedded) add_reading(i, pairs_.query_features[row], d_features);
-  }
-  void add_reading(Index i, const Embedded& at, const Vector<Wide>& d_features) {
-    const auto& query = pairs_.queries[static_cast<std::size_t>(i)];
-    add_absolute(query, transposed_image(at.jacobian, d_features), query.pulled(query.token()), result_.Q, i);
+    if (pairs_.query_features.empty()) return;
+    const Path& query = pairs_.queries[row];
+    add_absolute(query, transposed_image(pairs_.query_features[row].jacobian, d_features), query.pulled(query.token()),
+                 result_.Q, i);
   }
 
   // A logit by steps: x = k_jᵀ A_{j+1} … A_i q'_i; of a later key, x = q'_iᵀ A_{i+1} … A_j k_j.

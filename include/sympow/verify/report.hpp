@@ -5,6 +5,9 @@
 #include <cstdarg>
 #include <cstdint>
 #include <cstdio>
+#include <fstream>
+#include <functional>
+#include <iterator>
 #include <string>
 #include <vector>
 
@@ -30,18 +33,10 @@ namespace SYMPOW_NAMESPACE::verify {
 
 /// The processor as the system names it, else its architecture.
 [[nodiscard]] inline std::string processor_name() {
-  std::string name;
-  if (std::FILE* file = std::fopen("/proc/cpuinfo", "r")) {
-    char line[256];
-    while (name.empty() && std::fgets(line, sizeof line, file) != nullptr) {
-      const std::string text = line;
-      const std::size_t colon = text.find(": ");
-      if (text.starts_with("model name") && colon != std::string::npos)
-        name = text.substr(colon + 2, text.find_last_not_of("\r\n") - colon - 1);
-    }
-    std::fclose(file);
-  }
-  if (!name.empty()) return name;
+  std::ifstream file("/proc/cpuinfo");
+  for (std::string line; std::getline(file, line);)
+    if (const std::size_t colon = line.find(": "); line.starts_with("model name") && colon != std::string::npos)
+      return line.substr(colon + 2);
 #if defined(__x86_64__) || defined(_M_X64)
   return "x86-64";
 #elif defined(__aarch64__) || defined(_M_ARM64)
@@ -118,6 +113,14 @@ inline std::string print(const char* format, ...) {
 [[nodiscard]] inline std::string padded(const std::string& text, std::size_t width) {
   const std::size_t size = characters(text);
   return text + std::string(size < width ? width - size : 0, ' ');
+}
+
+/// The text of each value, with a separator between them.
+template <class Values, class Text = std::identity>
+[[nodiscard]] std::string joined(const Values& values, const std::string& separator, const Text& text = {}) {
+  std::string all;
+  for (const auto& value : values) all += (&value == std::data(values) ? "" : separator) + text(value);
+  return all;
 }
 
 /// A number and what there are so many of: "1 statement", "2 statements".

@@ -37,11 +37,11 @@ namespace detail {
 /// them. Numbers, units, reasons and what was decided without rounding come twice, for the statement and, with
 /// corrected_ before them, for its correction; null where there is nothing to measure.
 [[nodiscard]] inline std::string json_object(const Proposition& p) {
-  using detail::json;
+  using detail::json, detail::joined;
   const Source source = parse_source(p.source);
   std::string text = "{\"id\": " + json(p.id) + ", " + json(source.first()) + ", \"source\": " + json(p.source) +
-                     ", \"note\": " + json(source.note) + ", \"places\": [";
-  for (std::size_t n = 0; n < source.places.size(); ++n) text += (n == 0 ? "{" : ", {") + json(source.places[n]) + "}";
+                     ", \"note\": " + json(source.note) + ", \"places\": [" +
+                     joined(source.places, ", ", [](const Place& place) { return "{" + json(place) + "}"; });
   const auto form = [](const std::string& prefix, bool computed, const Claim& claim) {
     const auto& [statement, residual, bound, unit, reason, decision] = claim;
     const auto field = [&](const char* name, const std::string& value) {
@@ -61,29 +61,22 @@ namespace detail {
 
 /// The whole report as an object: what decided it, the papers, the counts by verdict and method, `propositions`.
 [[nodiscard]] inline std::string json_report(const Report& report) {
-  using detail::json;
-  std::string text = "{\"program\": " + json(report.program) + ", \"version\": " + json(report.version) +
-                     ", \"scalar\": " + json(report.scalar) + ", \"seed\": " + std::to_string(report.seed) +
-                     ",\n \"compiler\": " + json(report.compiler) + ", \"processor\": " + json(report.processor) +
-                     ",\n \"papers\": [";
-  const char* separator = "\n";
-  for (const Paper& paper : report.papers) {
-    text += separator + std::string("  {\"letter\": ") + json(paper.letter) + ", \"title\": " + json(paper.title) +
-            ", \"authors\": " + json(paper.authors) + ", \"year\": " + json(paper.year) +
-            ", \"venue\": " + json(paper.venue) + ", \"link\": " + json(paper.link) + "}";
-    separator = ",\n";
-  }
-  text += "],\n \"counts\": {";
+  using detail::json, detail::joined;
   const Counts counts(report.propositions);
-  for (std::size_t n = 0; n < Counts::names.size(); ++n)
-    text += (n == 0 ? "" : ", ") + json(Counts::names[n]) + ": " + std::to_string(counts.of[n]);
-  text += "},\n \"methods\": " + json(methods_line(counts)) + ",\n \"propositions\": [";
-  separator = "\n  ";
-  for (const Proposition& p : report.propositions) {
-    text += separator + json_object(p);
-    separator = ",\n  ";
-  }
-  return text + "\n]}\n";
+  const auto paper = [](const Paper& of) {
+    return "  {\"letter\": " + json(of.letter) + ", \"title\": " + json(of.title) +
+           ", \"authors\": " + json(of.authors) + ", \"year\": " + json(of.year) + ", \"venue\": " + json(of.venue) +
+           ", \"link\": " + json(of.link) + "}";
+  };
+  const auto count = [&](const char* const& name) {
+    return json(name) + ": " + std::to_string(counts.of[static_cast<std::size_t>(&name - Counts::names.data())]);
+  };
+  return "{\"program\": " + json(report.program) + ", \"version\": " + json(report.version) +
+         ", \"scalar\": " + json(report.scalar) + ", \"seed\": " + std::to_string(report.seed) +
+         ",\n \"compiler\": " + json(report.compiler) + ", \"processor\": " + json(report.processor) +
+         ",\n \"papers\": [" + (report.papers.empty() ? "" : "\n") + joined(report.papers, ",\n", paper) +
+         "],\n \"counts\": {" + joined(Counts::names, ", ", count) + "},\n \"methods\": " + json(methods_line(counts)) +
+         ",\n \"propositions\": [\n  " + joined(report.propositions, ",\n  ", json_object) + "\n]}\n";
 }
 
 }  // namespace SYMPOW_NAMESPACE::verify

@@ -30,19 +30,6 @@ struct Selection {
            any(verdicts, [&](const std::string& name) { return verdict(p) == name; });
   }
 
-  /// As they were asked for: "--filter L3 --paper A".
-  [[nodiscard]] std::string text() const {
-    std::string all;
-    const auto add = [&](const char* option, const std::vector<std::string>& values) {
-      for (const std::string& value : values) all += (all.empty() ? "" : " ") + std::string(option) + " " + value;
-    };
-    add("--filter", ids);
-    add("--words", words);
-    add("--paper", papers);
-    add("--verdict", verdicts);
-    return all;
-  }
-
  private:
   template <class Matches>
   [[nodiscard]] static bool any(const std::vector<std::string>& values, const Matches& matches) {
