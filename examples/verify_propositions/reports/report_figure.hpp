@@ -23,16 +23,13 @@ struct FigureRow {
 /// The rows in order; a paper's heading has its title.
 [[nodiscard]] inline std::vector<FigureRow> figure_rows(const Report& report) {
   std::vector<FigureRow> rows;
-  const std::string* last = nullptr;
-  const std::vector<SectionOfReport> all = sections(report);
-  for (const SectionOfReport& section : all) {
-    if (last == nullptr || *last != section.paper) {
-      const Paper* paper = find_paper(report.papers, section.paper);
-      rows.push_back({paper_name(section.paper) + (paper != nullptr ? ": " + paper->title : ""), true});
-      last = &section.paper;
-    }
-    if (!section.paper.empty()) rows.push_back({section_name(section.section)});
-    for (const Proposition* p : section.propositions) rows.push_back({{}, false, p});
+  for (const TableRow& row : table_rows(report)) {
+    const Paper* paper = find_paper(report.papers, row.paper);
+    if (!row.is_total)
+      rows.push_back({row.section});
+    else if (row.paper != "all")
+      rows.push_back({paper_name(row.paper) + (paper != nullptr ? ": " + paper->title : ""), true});
+    for (const Proposition* p : row.propositions) rows.push_back({{}, false, p});
   }
   return rows;
 }

@@ -33,7 +33,8 @@ namespace SYMPOW_NAMESPACE::verify {
   }
   text += "\\end{longtable}\n" + latex(summary(report)) + "\n";
 
-  for (const SectionOfReport& section : sections(report)) {
+  for (const TableRow& section : table_rows(report)) {
+    if (section.propositions.empty()) continue;
     text += "\n\\subsection*{" + latex(title_of(section)) + "}\n{\\footnotesize\n" +
             "\\begin{longtable}{L{20mm}L{17mm}rrL{28mm}L{115mm}L{33mm}}\n"
             "id & verdict & residual & bound & unit & statement & place \\\\\\hline\n\\endhead\n";

@@ -40,7 +40,8 @@ namespace detail {
     for (const CountColumn& column : columns) text += " " + std::to_string(column.count(row.counts)) + " |";
   }
   text += "\n\n" + markdown(summary(report));
-  for (const SectionOfReport& section : sections(report)) {
+  for (const TableRow& section : table_rows(report)) {
+    if (section.propositions.empty()) continue;
     text += "\n\n## " + markdown(title_of(section)) +
             "\n\n| id | verdict | residual | bound | unit | statement | place |\n|---|---|---:|---:|---|---|---|\n";
     for (const Proposition* p : section.propositions)

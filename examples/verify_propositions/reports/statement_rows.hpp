@@ -37,8 +37,8 @@ struct StatementRow {
   return rows;
 }
 
-/// What a section is called in a heading: "A §3.1", "D", "no paper".
-[[nodiscard]] inline std::string title_of(const SectionOfReport& section) {
+/// What a section is called in a heading: "A §3.1", "D (no section)", "no paper".
+[[nodiscard]] inline std::string title_of(const TableRow& section) {
   return paper_name(section.paper) + (section.section.empty() ? "" : " " + section.section);
 }
 

@@ -7,10 +7,7 @@
 #include <vector>
 
 #include <sympow/combinatorics/multi_index.hpp>
-#include <sympow/feature/exponential.hpp>
-#include <sympow/feature/linear.hpp>
 #include <sympow/feature/random_features.hpp>
-#include <sympow/feature/symmetric_power.hpp>
 #include <sympow/transition/transition.hpp>
 #include <sympow/verify/direct.hpp>
 
@@ -100,47 +97,37 @@ struct GradientCall : detail::DirectCall {
 /// Random features of these projections W (m × d), by their formula, and its derivative.
 [[nodiscard]] inline DenseFeature dense_random_features(RandomFeatureKind kind, const Matrix<double>& W) {
   const Index m = W.rows(), halves = kind == RandomFeatureKind::positive ? 1 : 2;
-  Wide longest = 0;
-  for (Index r = 0; r < m; ++r) longest = std::max(longest, static_cast<Wide>(W.row(r).norm()));
-  return {halves * m, longest, [=](const Vector<Wide>& x, Vector<Wide>& phi, Matrix<Wide>& jacobian) {
-            Wide squares = 0;
-            for (Index c = 0; c < x.size(); ++c) squares += x[c] * x[c];
+  const Matrix<Wide> w = W.cast<Wide>();
+  return {halves * m, w.rowwise().norm().maxCoeff(),
+          [=](const Vector<Wide>& x, Vector<Wide>& phi, Matrix<Wide>& jacobian) {
             const bool waves = kind == RandomFeatureKind::trigonometric;
             const Wide of_length = waves ? 1 : -1;  // the sign of ‖x‖²/2
+            const Wide size =
+                std::exp(of_length * x.squaredNorm() / 2) / std::sqrt(static_cast<Wide>(waves ? m : halves * m));
             phi.setZero(halves * m);
             jacobian.setZero(halves * m, x.size());
             for (Index r = 0; r < halves * m; ++r) {
-              const Index row = r % m;
               const bool second = r >= m;
-              Wide z = 0;
-              for (Index c = 0; c < x.size(); ++c) z += static_cast<Wide>(W(row, c)) * x[c];
-              const Wide size =
-                  std::exp(of_length * squares / 2) / std::sqrt(static_cast<Wide>(waves ? m : halves * m));
-              const Wide sign = second ? -1 : 1;
+              const Wide z = w.row(r % m).dot(x), sign = second ? -1 : 1;
               const Wide value = waves ? (second ? std::sin(z) : std::cos(z)) : std::exp(sign * z);
               const Wide slope = waves ? (second ? std::cos(z) : -std::sin(z)) : sign * value;
               phi[r] = size * value;
-              for (Index c = 0; c < x.size(); ++c)
-                jacobian(r, c) = size * (slope * static_cast<Wide>(W(row, c)) + of_length * x[c] * value);
+              jacobian.row(r) = size * (slope * w.row(r % m) + of_length * value * x.transpose());
             }
           }};
 }
 
 namespace detail {
 
-template <int P>
-DenseFeature dense_feature(const SymmetricPower<P>&, Index d) {
-  return dense_symmetric_power(d, P);
-}
-inline DenseFeature dense_feature(const Linear&, Index d) { return dense_symmetric_power(d, 1); }
-template <RandomFeatureKind Kind>
-DenseFeature dense_feature(const RandomFeatures<Kind>& feature, Index) {
-  return dense_random_features(Kind, feature.projections());
-}
-/// A map that does not say what its derivative is.
+/// φ of a map of the library, none of one that does not say what its derivative is.
 template <class F>
-DenseFeature dense_feature(const F&, Index) {
-  return {};
+DenseFeature dense_feature([[maybe_unused]] const F& feature, [[maybe_unused]] Index d) {
+  if constexpr (F::score == Score::power)
+    return dense_symmetric_power(d, F::degree);
+  else if constexpr (requires { feature.projections(); })
+    return dense_random_features(F::kind, feature.projections());
+  else
+    return {};
 }
 
 }  // namespace detail

@@ -210,12 +210,5 @@ class GradientDirection {
   GradientParts of_parts_{};
 };
 
-template <class Normalization, class F, class Moving, class DQ, class DK, class DV, class DdY>
-[[nodiscard]] GradientDirection<Normalization, typename DQ::Scalar, F, Moving> gradient_direction(
-    const F& feature, const Moving& moving, const Eigen::MatrixBase<DQ>& Q, const Eigen::MatrixBase<DK>& K,
-    const Eigen::MatrixBase<DV>& V, const Eigen::MatrixBase<DdY>& dY, const Options& options) {
-  return {feature, moving, Q, K, V, dY, options};
-}
-
 }  // namespace detail
 }  // namespace SYMPOW_NAMESPACE::verify

@@ -116,8 +116,7 @@ class Inputs {
   }
   /// An integer in low … high.
   [[nodiscard]] Index integer(const std::string& name, Index low, Index high) {
-    require(low <= high);
-    return static_cast<Index>(next({name, 1, 1, low, high}, 1).entries[0].n);
+    return integers(name, 1, 1, low, high)(0, 0);
   }
 
   /// A matrix of integers in low … high.

@@ -6,6 +6,7 @@
 #include <cstdlib>
 #include <functional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <sympow/verify/papers.hpp>
@@ -45,12 +46,13 @@ struct Counts {
   [[nodiscard]] int total() const { return of[0] + of[1] + of[2] + of[3] + of[4]; }  ///< of all verdicts
 };
 
-/// A section and the propositions whose first place is in it.
-struct SectionOfReport {
-  std::string paper,                             ///< its letter, empty if their source names none
-      section;                                   ///< "§3.1" or a heading, empty if their source names none
-  Counts counts;                                 ///< of the propositions
-  std::vector<const Proposition*> propositions;  ///< in the order in which they were decided
+/// A row of the table: a section of a paper, or a total.
+struct TableRow {
+  std::string paper,      ///< its letter, empty for statements of nobody's, "all" in the last row
+      section;            ///< "§3.1" or a heading, "(no section)", empty in a total
+  Counts counts = {};     ///< of the section, of the paper or of all
+  bool is_total = false;  ///< of a paper or of all
+  std::vector<const Proposition*> propositions = {};  ///< whose first place is in the section, in their order
 };
 
 namespace detail {
@@ -83,58 +85,41 @@ namespace detail {
 }  // namespace detail
 
 /// The propositions by paper and section: papers in the order of the report's list, then others, then statements of
-/// nobody's.
-[[nodiscard]] inline std::vector<SectionOfReport> sections(const Report& report) {
+/// nobody's, which stand in their total. A paper's first row is its total, and the last row that of all.
+[[nodiscard]] inline std::vector<TableRow> table_rows(const Report& report) {
   const auto rank = [&](const std::string& letter) {
     const Paper* paper = find_paper(report.papers, letter);
     if (paper != nullptr) return paper - report.papers.data();
     return static_cast<std::ptrdiff_t>(report.papers.size()) + (letter.empty() ? 256 : letter[0]);
   };
-  std::vector<SectionOfReport> found;
+  std::vector<TableRow> sections, rows;
   for (const Proposition& p : report.propositions) {
     const Place place = parse_source(p.source).first();
-    const auto same = [&](const SectionOfReport& s) { return s.paper == place.paper && s.section == place.section; };
-    const auto after = [&](const SectionOfReport& s) {
+    const auto same = [&](const TableRow& s) { return s.paper == place.paper && s.section == place.section; };
+    const auto after = [&](const TableRow& s) {
       return s.paper != place.paper ? rank(place.paper) < rank(s.paper)
                                     : detail::section_before(place.section, s.section);
     };
-    auto at = std::find_if(found.begin(), found.end(), same);
-    if (at == found.end())
-      at = found.insert(std::find_if(found.begin(), found.end(), after), {place.paper, place.section, {}, {}});
+    auto at = std::find_if(sections.begin(), sections.end(), same);
+    if (at == sections.end())
+      at = sections.insert(std::find_if(sections.begin(), sections.end(), after), {place.paper, place.section});
     at->counts.add(p);
     at->propositions.push_back(&p);
   }
-  return found;
-}
-
-/// What a section is called: itself, or "(no section)".
-[[nodiscard]] inline std::string section_name(const std::string& section) {
-  return section.empty() ? "(no section)" : section;
-}
-
-/// A row of the table: a paper's first row is its total, with an empty section.
-struct TableRow {
-  std::string paper,      ///< its letter, empty for statements of nobody's, "all" in the last row
-      section;            ///< as `section_name` has it, empty in a total
-  Counts counts;          ///< of the section, of the paper or of all
-  bool is_total = false;  ///< of a paper or of all
-};
-
-/// The rows, and in the last one all of them.
-[[nodiscard]] inline std::vector<TableRow> table_rows(const Report& report) {
-  std::vector<TableRow> rows;
-  TableRow all{"all", {}, {}, true};
-  std::size_t paper = 0;
-  for (const SectionOfReport& section : sections(report)) {
-    if (rows.empty() || section.paper != rows[paper].paper) {
-      paper = rows.size();
+  std::size_t total = 0;
+  for (TableRow& section : sections) {
+    if (rows.empty() || section.paper != rows[total].paper) {
+      total = rows.size();
       rows.push_back({section.paper, {}, {}, true});
     }
-    rows[paper].counts.add(section.counts);
-    all.counts.add(section.counts);
-    if (!section.paper.empty()) rows.push_back({section.paper, section_name(section.section), section.counts});
+    rows[total].counts.add(section.counts);
+    if (section.section.empty()) section.section = "(no section)";
+    if (section.paper.empty())
+      rows[total].propositions = section.propositions;
+    else
+      rows.push_back(std::move(section));
   }
-  rows.push_back(all);
+  rows.push_back({"all", {}, Counts(report.propositions), true});
   return rows;
 }
 
