@@ -1,5 +1,6 @@
 // Reports of hand-made propositions: selections, table, JSON, LaTeX, Markdown, figure; their sources taken apart; their
 // verdicts, also where a residual is not a number.
+#include <cmath>
 #include <filesystem>
 #include <fstream>
 #include <limits>

@@ -84,14 +84,14 @@ class GradientDirection {
     return chunked_vjp<Normalization>(feature, transition(), {.Q = Q, .K = K, .V = V, .dY = dY, .options = options});
   }
 
-  /// Gradients along the directions; `parameters` is that of the transition.
-  [[nodiscard]] GradientParts parts(const Gradient& g, double parameters) const {
+  /// Gradients along the directions.
+  [[nodiscard]] GradientParts parts(const Gradient& g) const {
     const auto product = [](const Matrix<double>& delta, const Matrix<Scalar>& of) {
       return delta.cwiseProduct(of.template cast<double>()).sum();
     };
-    return {product(delta_q_, g.Q), product(delta_k_, g.K), product(delta_v_, g.V), scale_step() * g.scale, parameters};
+    return {product(delta_q_, g.Q), product(delta_k_, g.K), product(delta_v_, g.V), scale_step() * g.scale,
+            moving.along(all(), g.transition)};
   }
-  [[nodiscard]] GradientParts parts(const Gradient& g) const { return parts(g, moving.along(all(), g.transition)); }
 
   /// The slopes of Σ dY∘Y by central differences of the definition, and how far these may be off.
   struct Differences {

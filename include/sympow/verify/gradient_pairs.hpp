@@ -60,7 +60,6 @@ class Path {
 struct Embedded {
   Vector<Wide> phi = {};
   Matrix<Wide> jacobian = {};
-  Embedded() = default;
   Embedded(const DenseFeature& feature, const Vector<Wide>& x) { feature.evaluate(x, phi, jacobian); }
 };
 

@@ -19,9 +19,7 @@ struct GradientReference {
   Matrix<Wide> frame = {};  ///< dA_0
   /// Turning transitions: d(A_0 … A_t), t for t, all logits being (A_0 … A_i q'_i)ᵀ (A_0 … A_j k_j).
   std::vector<Matrix<Wide>> products = {};
-  Matrix<Wide> coupling = {};       ///< c_ij = s_ij ∂loss/∂s_ij, T_k × T_q
-  Matrix<Wide> Y = {};              ///< the rows themselves
-  std::vector<bool> is_degenerate;  ///< rows of means whose sum is 0: nothing comes from them
+  Matrix<Wide> coupling = {};  ///< c_ij = s_ij ∂loss/∂s_ij, T_k × T_q
 };
 
 namespace detail {
@@ -36,8 +34,6 @@ class GradientSums {
     result_.V.setZero(call.V.rows(), n);
     result_.log_gamma.setZero(T);
     result_.coupling.setZero(n, m);
-    result_.Y = pairs_.Y;
-    result_.is_degenerate = pairs_.is_degenerate;
     if (call.has_state()) result_.initial.setZero(call.V.rows() + 1, call.feature.dimension);
     if (call.action == KeyAction::none) return;
     result_.steps.assign(static_cast<std::size_t>(T), Matrix<Wide>::Zero(d, d));
@@ -56,9 +52,6 @@ class GradientSums {
   }
 
  private:
-  using Columns = std::vector<Vector<Wide>>;
-
-  [[nodiscard]] Index tokens() const { return call_.tokens(); }
   [[nodiscard]] Vector<Wide> extended_value(Index j) const {  // [v_j; 1]
     Vector<Wide> v = Vector<Wide>::Ones(call_.V.rows() + 1);
     v.head(call_.V.rows()) = call_.V.col(j);
@@ -142,7 +135,7 @@ class GradientSums {
 
   // A function of y = A_0 A_1 … A_τ x whose gradient in y is known: x, the steps up to τ and the frame.
   void add_absolute(const Path& path, const Vector<Wide>& dy, const Vector<Wide>& x, Matrix<Wide>& dx, Index column) {
-    Columns before = {transposed_image(call_.frame, dy)};  // (A_0 … A_t)ᵀ dy from t = -1 on
+    std::vector<Vector<Wide>> before = {transposed_image(call_.frame, dy)};  // (A_0 … A_t)ᵀ dy from t = -1 on
     for (Index t = 0; t <= path.token(); ++t)
       before.push_back(call_.steps.empty() ? before.back()
                                            : transposed_image(call_.steps[static_cast<std::size_t>(t)], before.back()));
@@ -158,7 +151,7 @@ class GradientSums {
   // [S_T; Z_T] = b_0T [S_0; Z_0] Sym(A_1 … A_T) + Σ_j b_jT [v_j; 1] φ((A_{j+1} … A_T)ᵀ k_j)ᵀ; what turns keeps S_0 as
   // it is and puts k_j into absolute coordinates.
   void add_final_state() {
-    const Index last = tokens() - 1;
+    const Index last = call_.tokens() - 1;
     for (Index j = 0; j < call_.K.cols(); ++j) {
       const Wide b = std::exp(GradientPairs::log_weight(call_, j + 1, last));
       if (b == 0) continue;

@@ -1,7 +1,6 @@
 // A statement of the source papers as something that this machine decides.
 #pragma once
 
-#include <cmath>
 #include <cstdint>
 #include <limits>
 #include <string>

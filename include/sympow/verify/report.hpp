@@ -1,7 +1,7 @@
 // What a run of propositions found, and how a line of it reads.
 #pragma once
 
-#include <cmath>
+#include <array>
 #include <cstdarg>
 #include <cstdint>
 #include <cstdio>
@@ -65,18 +65,8 @@ struct Report {
 
 /// What came out: holds, erratum, control or documented; unexpected if the machine does not agree with the ledger.
 [[nodiscard]] inline std::string verdict(const Proposition& p) {
-  if (!p.as_expected()) return "unexpected";
-  switch (p.kind) {
-    case Kind::statement:
-      return "holds";
-    case Kind::erratum:
-      return "erratum";
-    case Kind::control:
-      return "control";
-    case Kind::documentation:
-      return "documented";
-  }
-  return "";
+  constexpr std::array names = {"holds", "erratum", "control", "documented"};  // by kind
+  return p.as_expected() ? names[static_cast<std::size_t>(p.kind)] : "unexpected";
 }
 
 namespace detail {
