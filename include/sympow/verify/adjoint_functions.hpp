@@ -82,8 +82,8 @@ template <FiniteFeatureMap F>
           }};
 }
 
-/// The way back of the vectors of one segment. J is linear: ⟨J δ, dy⟩ = ⟨δ, Jᵀ dy⟩ with J δ by the way there. At each of
-/// n steps an entry is rounded by d products and the four of an entry of A, and so on the way back.
+/// The way back of the vectors of one segment. J is linear: ⟨J δ, dy⟩ = ⟨δ, Jᵀ dy⟩ with J δ by the way there. At each
+/// of n steps an entry is rounded by d products and the four of an entry of A, and so on the way back.
 template <class Scalar, class A>
 [[nodiscard]] Residual residual_of_segment_vjp(const A& transition, Index tokens, Segment s, Index d,
                                                bool is_absolute) {

@@ -16,7 +16,8 @@
 namespace SYMPOW_NAMESPACE::verify {
 namespace detail {
 
-/// What rows are by definition, beside their tokens: 0 … T - 1, of which query i stands at i + mask.offset.
+/// What rows are by definition, beside queries, keys and values. Tokens are 0 … T - 1; query i stands at token
+/// i + mask.offset.
 struct DirectCall {
   Score score = Score::power;          ///< which κ
   int degree = 1;                      ///< P of a power
@@ -113,7 +114,7 @@ struct RowScores {
 };
 
 /// Those of first ≤ j < end, from x_ij and log b_ij, -∞ behind a gate of 0, whatever x_ij is. Means do not see a common
-/// factor: the largest weight is taken out of them, or another one's, of which this is the log.
+/// factor: the largest weight is taken out of them, or that of the log `other` if it is larger.
 template <class Real>
 RowScores<Real> row_scores(const DirectCall& call, const Vector<Real>& logits, const Vector<Real>& log_weights,
                            Index first, Index end, Real other = Real(-std::numeric_limits<double>::infinity())) {

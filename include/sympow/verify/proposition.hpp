@@ -26,8 +26,8 @@ enum class Kind {
   documentation  ///< about the listings' own language; nothing for this library to compute
 };
 
-/// A form of a statement and what was found of it. It holds if residual ≤ bound and fails if residual > bound; where the
-/// residual is not a number it does neither.
+/// A form of a statement and what was found of it. It holds if residual ≤ bound and fails if residual > bound; where
+/// the residual is not a number it does neither.
 struct Claim {
   std::string statement;    ///< in a formula or a sentence
   double residual = 0;      ///< size of the violation
