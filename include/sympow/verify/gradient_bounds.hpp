@@ -28,6 +28,7 @@ struct GradientBounds {
   Wide scale = 0;                        ///< of d scale
   Matrix<Wide> initial = {};             ///< of [dS_0; dZ_0]
   Vector<Wide> log_gamma = {};           ///< of d log γ_t
+  Vector<Wide> condition = {};           ///< K_i of rows of means; 1 of sums
   std::vector<bool> is_degenerate = {};  ///< rows that say nothing, K_i ≥ 1/16u: set their dY to 0 on both sides
   /// Of ∂loss/∂log ‖M_ij k_j‖ of pairs: (T_k + 1) × (T_q + 1), first the state, last the loss on the final one.
   Matrix<Wide> levers = {};
@@ -101,6 +102,7 @@ class BoundSums {
   void set_lengths() {
     const Index e = call_.V.rows();
     result_.is_degenerate = pairs_.is_degenerate;
+    result_.condition.setOnes(m_);
     result_.levers.setZero(n_ + 1, m_ + 1);
     couplings_ = result_.levers;
     result_.Q.setZero(1, m_), result_.K.setZero(1, n_), result_.V.setZero(1, n_);  // entries of a token are alike
@@ -128,7 +130,7 @@ class BoundSums {
     if (call_.divided) {
       row.h = dy.sum() * (values_ + y.maxCoeff());
       row.den = std::abs(pairs_.denominator[i]);
-      row.again = (m.sum() + read * state_) / row.den;
+      row.again = result_.condition[i] = (m.sum() + read * state_) / row.den;
       result_.is_degenerate[static_cast<std::size_t>(i)] = !(row.again * 16 * u_ < 1);
     }
     for (Index j = call_.first(i); j < call_.seen(i); ++j) add_pair(row, j, m[j]);

@@ -122,12 +122,9 @@ namespace detail {
 /// φ of a map of the library, none of one that does not say what its derivative is.
 template <class F>
 DenseFeature dense_feature([[maybe_unused]] const F& feature, [[maybe_unused]] Index d) {
-  if constexpr (F::score == Score::power)
-    return dense_symmetric_power(d, F::degree);
-  else if constexpr (requires { feature.projections(); })
-    return dense_random_features(F::kind, feature.projections());
-  else
-    return {};
+  if constexpr (F::score == Score::power) return dense_symmetric_power(d, F::degree);
+  if constexpr (requires { feature.projections(); }) return dense_random_features(F::kind, feature.projections());
+  return {};
 }
 
 }  // namespace detail
