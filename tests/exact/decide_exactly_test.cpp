@@ -186,6 +186,7 @@ TEST_CASE("what compares nothing holds nothing", "[exact]") {
   };
   refuses([](auto&) {}, "the statement compares nothing");
   refuses([](auto& x) { static_cast<void>(x.number("a")); }, "the statement compares nothing");
+  refuses([](auto& x) { return x.number("a") == x.number("b"); }, "the statement compares nothing");
   refuses([](auto& x) { x.equal(x.vector("q", 0), x.vector("k", 0)); }, "the statement compares nothing");
   refuses([](auto& x) { x.is(x.number("a") / Rational(0) == Rational(1)); }, "Rational: division by 0");
   refuses([](auto& x) { static_cast<void>(x.size("d", {})); }, "size d must have values");

@@ -33,14 +33,14 @@ TEST_CASE("every identity is decided exactly and as its proposition is expected"
     REQUIRE((p.kind == Kind::erratum) == static_cast<bool>(one.corrected));
     for (std::uint64_t seed = 1; seed <= 2; ++seed) {
       p.decision = decide_exactly(one.statement, seed);
-      if (one.corrected) p.corrected_decision = decide_exactly(one.corrected, seed);
-      CAPTURE(seed, p.decision.counterexample, p.corrected_decision.counterexample);
+      if (one.corrected) p.corrected.decision = decide_exactly(one.corrected, seed);
+      CAPTURE(seed, p.decision.counterexample, p.corrected.decision.counterexample);
       REQUIRE(p.as_expected());
       REQUIRE(p.decision.refuted == (p.kind != Kind::statement));
       REQUIRE(p.decision.integers <= 6);
       REQUIRE((p.decision.residual == "0") == (p.kind == Kind::statement));
       // At least two sizes and 20 seeds, or a statement about one case.
-      const std::string& domain = p.kind == Kind::erratum ? p.corrected_decision.domain : p.decision.domain;
+      const std::string& domain = p.kind == Kind::erratum ? p.corrected.decision.domain : p.decision.domain;
       REQUIRE((p.kind == Kind::control || domain.find("seeds") != std::string::npos ||
                domain.find("no other inputs") != std::string::npos));
     }

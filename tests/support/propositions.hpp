@@ -49,11 +49,11 @@ void require_propositions(const Propositions& propositions, std::uint64_t seed, 
   REQUIRE(sorted(of_kind(Kind::documentation)) == sorted(split(expected.documentation)));
 
   for (const auto& p : ledger.propositions()) {
-    CAPTURE(p.id, p.statement, p.residual, p.bound, p.corrected_residual, p.corrected_bound);
+    CAPTURE(p.id, p.statement, p.residual, p.bound, p.corrected.residual, p.corrected.bound);
     REQUIRE(p.as_expected());
     REQUIRE(!p.statement.empty());
     REQUIRE(!p.source.empty());
-    REQUIRE(p.correction.empty() == (p.kind == Kind::statement || p.kind == Kind::control));
+    REQUIRE(p.corrected.statement.empty() == (p.kind == Kind::statement || p.kind == Kind::control));
     REQUIRE(std::isfinite(p.bound));
   }
 }

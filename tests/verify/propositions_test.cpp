@@ -190,10 +190,10 @@ TEST_CASE("every bound above 1 in units of the row rule has a reason, and every 
   for (const auto& all : {decided<double>(), decided<float>()}) {
     int explained = 0;
     for (const verify::Proposition& p : all) {
-      CAPTURE(p.id, p.bound, p.corrected_bound, p.statement, p.correction, p.source);
+      CAPTURE(p.id, p.bound, p.corrected.bound, p.statement, p.corrected.statement, p.source);
       REQUIRE(is_explained(p.bound, p.unit, p.reason));
-      REQUIRE(is_explained(p.corrected_bound, p.corrected_unit, p.corrected_reason));
-      explained += !p.reason.empty() || !p.corrected_reason.empty();
+      REQUIRE(is_explained(p.corrected.bound, p.corrected.unit, p.corrected.reason));
+      explained += !p.reason.empty() || !p.corrected.reason.empty();
       // A source names a paper and a section, or that it is an extension or a diagnosis.
       const verify::Source source = verify::parse_source(p.source);
       if (source.places.empty()) REQUIRE((source.note == "extension" || source.note == "diagnosis"));

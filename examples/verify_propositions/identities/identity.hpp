@@ -1,6 +1,7 @@
 // Statements of the papers over the rational numbers, by the ids under which they are decided in floating point.
 #pragma once
 
+#include <concepts>
 #include <string>
 #include <utility>
 #include <vector>
@@ -41,6 +42,39 @@ using Square = Matrix<Rational>;
 using Sequence = exact::Tokens<Rational>;
 using exact::Gates;
 using exact::Power;
+
+/// Sums and products that are carried out at once: as expressions, every statement would compile classes of its own.
+template <class X>
+concept Plain = std::same_as<X, Square> || std::same_as<X, Numbers>;
+template <class A>
+concept Factor = std::same_as<A, Square> || std::same_as<A, Eigen::Transpose<Square>> ||
+                 std::same_as<A, Eigen::Transpose<const Square>>;
+template <Factor A, class X>
+[[nodiscard]] Eigen::Matrix<Rational, Dynamic, X::ColsAtCompileTime> operator*(const A& a,
+                                                                               const Eigen::MatrixBase<X>& x) {
+  const Eigen::Matrix<Rational, Dynamic, X::ColsAtCompileTime> plain = x;
+  return a.operator*(plain);
+}
+template <std::same_as<Rational> S, Plain X>
+[[nodiscard]] X operator*(const S& s, X x) {
+  return x *= s;
+}
+template <Plain X, std::same_as<Rational> S>
+[[nodiscard]] X operator/(X x, const S& s) {
+  return x /= s;
+}
+template <Plain X, class Y>
+[[nodiscard]] X operator+(X x, const Eigen::MatrixBase<Y>& y) {
+  return x += y;
+}
+template <Plain X, class Y>
+[[nodiscard]] X operator-(X x, const Eigen::MatrixBase<Y>& y) {
+  return x -= y;
+}
+template <Plain X>
+[[nodiscard]] X operator-(X x) {
+  return x *= Rational(-1);
+}
 
 /// I, d × d.
 [[nodiscard]] inline Square one(Index d) { return Square::Identity(d, d); }

@@ -110,7 +110,7 @@ struct HouseholderGradientReference {
   for (Index t = 0; t < w.cols(); ++t) {
     const auto& dA = of.steps[static_cast<std::size_t>(t)];
     const Vector<Wide> x = w.col(t), right = detail::image(dA, x), left = detail::transposed_image(dA, x);
-    g.beta[t] = -detail::inner(x, right);
+    g.beta[t] = -x.dot(right);
     g.w.col(t) = -beta[t] * (right + left);
   }
   return g;

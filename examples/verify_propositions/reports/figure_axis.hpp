@@ -59,7 +59,7 @@ struct FigureAxis {
     for (const Proposition& p : propositions) {
       if (p.kind == Kind::documentation) continue;
       add(p.residual), add(p.bound);
-      if (p.kind == Kind::erratum) add(p.corrected_residual), add(p.corrected_bound);
+      if (p.kind == Kind::erratum) add(p.corrected.residual), add(p.corrected.bound);
     }
     first = static_cast<int>(std::floor(std::log10(least)));
     last = std::max(static_cast<int>(std::ceil(std::log10(most))), first + 1);

@@ -23,16 +23,13 @@ struct FigureRow {
 /// The rows in order; a paper's heading has its title.
 [[nodiscard]] inline std::vector<FigureRow> figure_rows(const Report& report) {
   std::vector<FigureRow> rows;
-  const std::string* last = nullptr;
-  const std::vector<SectionOfReport> all = sections(report);
-  for (const SectionOfReport& section : all) {
-    if (last == nullptr || *last != section.paper) {
-      const Paper* paper = find_paper(report.papers, section.paper);
-      rows.push_back({paper_name(section.paper) + (paper != nullptr ? ": " + paper->title : ""), true});
-      last = &section.paper;
-    }
-    if (!section.paper.empty()) rows.push_back({section_name(section.section)});
-    for (const Proposition* p : section.propositions) rows.push_back({{}, false, p});
+  for (const TableRow& row : table_rows(report)) {
+    const Paper* paper = find_paper(report.papers, row.paper);
+    if (!row.is_total)
+      rows.push_back({row.section});
+    else if (row.paper != "all")
+      rows.push_back({paper_name(row.paper) + (paper != nullptr ? ": " + paper->title : ""), true});
+    for (const Proposition* p : row.propositions) rows.push_back({{}, false, p});
   }
   return rows;
 }
@@ -64,16 +61,16 @@ struct FigureLayout {
 /// What the reader sees on pointing at a row.
 [[nodiscard]] inline std::string figure_tooltip(const Proposition& p) {
   if (p.kind == Kind::documentation)
-    return p.id + ", documented: " + p.statement + " [" + p.source + "] " + p.correction;
-  const auto found = [](const Decision& decision, double residual, double bound) {
+    return p.id + ", documented: " + p.statement + " [" + p.source + "] " + p.corrected.statement;
+  const auto found = [](const Claim& claim) {
+    const Decision& decision = claim.decision;
     return decision.is_made() ? decided(decision) + (decision.refuted ? ": " + decision.counterexample : "")
-                              : comparison(residual, bound);
+                              : comparison(claim.residual, claim.bound);
   };
-  std::string text = p.id + ", " + verdict(p) + ": " + with_unit(p.statement, p.unit) + " [" + p.source + "] " +
-                     found(p.decision, p.residual, p.bound);
+  std::string text =
+      p.id + ", " + verdict(p) + ": " + with_unit(p.statement, p.unit) + " [" + p.source + "] " + found(p);
   if (p.kind == Kind::erratum)
-    text += "; true is: " + with_unit(p.correction, p.corrected_unit) + " " +
-            found(p.corrected_decision, p.corrected_residual, p.corrected_bound);
+    text += "; true is: " + with_unit(p.corrected.statement, p.corrected.unit) + " " + found(p.corrected);
   return text;
 }
 
@@ -107,11 +104,11 @@ inline const std::string colour_holds = "#0072B2", colour_erratum = "#D55E00", c
   if (p.kind == Kind::documentation)
     svg += print("<text x='%.1f' y='%.1f' fill='#8a8a8a' font-style='italic'>documented</text>", plot + axis.at(0) + 8,
                  y + 2.8);
-  if (erratum && p.corrected_decision.is_made())
+  if (erratum && p.corrected.decision.is_made())
     svg +=
-        figure_diamond(plot + axis.at(p.corrected_decision.size()), y, colour_corrected, p.corrected_decision.method);
+        figure_diamond(plot + axis.at(p.corrected.decision.size()), y, colour_corrected, p.corrected.decision.method);
   else if (erratum)
-    svg += figure_pair(axis, plot, y + 1.2, p.corrected_residual, p.corrected_bound, colour_corrected,
+    svg += figure_pair(axis, plot, y + 1.2, p.corrected.residual, p.corrected.bound, colour_corrected,
                        "2.3' fill='white' stroke='" + colour_corrected + "' stroke-width='1.3");
   if (p.decision.is_made())
     svg += figure_diamond(plot + axis.at(p.decision.size()), y, ink, p.decision.method);
@@ -228,8 +225,7 @@ struct FigureColumns {
   const detail::FigureAxis axis(report.propositions, FigureLayout::column - FigureLayout::ids - 8);
   const auto [columns, lines] = detail::figure_columns(rows, layout, axis);
   const double height = FigureLayout::top + static_cast<double>(lines) * FigureLayout::row + FigureLayout::bottom;
-  Counts counts;
-  for (const Proposition& p : report.propositions) counts.add(p);
+  const Counts counts(report.propositions);
   return print(
              "<svg xmlns='http://www.w3.org/2000/svg' viewBox='0 0 %.0f %.0f' font-family='Helvetica, Arial, "
              "sans-serif' "

@@ -3,8 +3,8 @@
 
 #include <string>
 
-#include <sympow/verify/report_table.hpp>
 #include "latex.hpp"
+#include "statement_rows.hpp"
 
 namespace SYMPOW_NAMESPACE::verify {
 
@@ -28,12 +28,13 @@ namespace SYMPOW_NAMESPACE::verify {
   for (const TableRow& row : table_rows(report)) {
     if (row.is_total) text += "\\noalign{\\smallskip}\n";
     text += (row.is_total ? "\\textbf{" + latex(paper_name(row.paper)) + "}" : "") + " & " + latex(row.section);
-    for (const CountColumn& column : columns) text += " & " + std::to_string(column.of(row.counts));
+    for (const CountColumn& column : columns) text += " & " + std::to_string(column.count(row.counts));
     text += " \\\\\n";
   }
   text += "\\end{longtable}\n" + latex(summary(report)) + "\n";
 
-  for (const SectionOfReport& section : sections(report)) {
+  for (const TableRow& section : table_rows(report)) {
+    if (section.propositions.empty()) continue;
     text += "\n\\subsection*{" + latex(title_of(section)) + "}\n{\\footnotesize\n" +
             "\\begin{longtable}{L{20mm}L{17mm}rrL{28mm}L{115mm}L{33mm}}\n"
             "id & verdict & residual & bound & unit & statement & place \\\\\\hline\n\\endhead\n";

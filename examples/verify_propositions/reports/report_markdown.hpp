@@ -3,7 +3,7 @@
 
 #include <string>
 
-#include <sympow/verify/report_table.hpp>
+#include "statement_rows.hpp"
 
 namespace SYMPOW_NAMESPACE::verify {
 namespace detail {
@@ -37,10 +37,11 @@ namespace detail {
   for (const TableRow& row : table_rows(report)) {
     text += "\n| " + (row.is_total ? "**" + paper_name(row.paper) + "**" : row.paper) + " | " + markdown(row.section) +
             " |";
-    for (const CountColumn& column : columns) text += " " + std::to_string(column.of(row.counts)) + " |";
+    for (const CountColumn& column : columns) text += " " + std::to_string(column.count(row.counts)) + " |";
   }
   text += "\n\n" + markdown(summary(report));
-  for (const SectionOfReport& section : sections(report)) {
+  for (const TableRow& section : table_rows(report)) {
+    if (section.propositions.empty()) continue;
     text += "\n\n## " + markdown(title_of(section)) +
             "\n\n| id | verdict | residual | bound | unit | statement | place |\n|---|---|---:|---:|---|---|---|\n";
     for (const Proposition* p : section.propositions)

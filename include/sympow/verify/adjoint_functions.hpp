@@ -82,136 +82,74 @@ template <FiniteFeatureMap F>
           }};
 }
 
-/// embed_vjp of every column of X against Dφᵀ by differences.
-template <FeatureMapWithVjp F>
-[[nodiscard]] Residual residual_of_embed_vjp(const F& feature, const Matrix<double>& X) {
-  const Index d = X.rows(), n = X.cols(), D = feature.dimension(d);
-  const Matrix<double> dy = Random(2).matrix(D, n);
-  Matrix<double> y(D, n), dx(d, n);
-  feature.embed(X, y);
-  feature.embed_vjp(X, std::as_const(y), dy, dx);
-  Residual found{0, 1, "embed_vjp"};
-  for (Index t = 0; t < n; ++t) {
-    const NumericalJacobian at = numerical_jacobian(feature, X.col(t));
-    const Vector<double> expected = at.values.transpose() * dy.col(t),
-                         bound = at.error.transpose() * dy.col(t).cwiseAbs();
-    for (Index c = 0; c < d; ++c) found = worse(found, {ratio_of(dx(c, t), expected[c], bound[c]), 1, "embed_vjp", t});
-  }
-  return found;
-}
-
-/// κ' at the inner products of columns of X against differences of κ.
-template <KernelWithSlope F>
-[[nodiscard]] Residual residual_of_kappa_slope(const F& feature, const Matrix<double>& X) {
-  Residual found{0, 1, "kappa_slope"};
-  for (Index t = 0; t < X.cols(); ++t) {
-    const double s = X.col(t).dot(X.col(0)), size = s == 0 ? 1 : std::abs(s), h = difference_step * size;
-    const auto kappa = [&](double by) { return static_cast<double>(feature.kappa(s + by)); };
-    const CentralSlope slope =
-        central_slope([&](double by) -> Eigen::ArrayXd { return Eigen::ArrayXd::Constant(1, kappa(by)); }, h);
-    const double rounding = 8 * unit_roundoff<double> * (std::abs(kappa(0)) + size * std::abs(slope.value[0]));
-    const double bound = slope.truncation[0] + CentralSlope::noise / h * rounding;
-    found = worse(found,
-                  {ratio_of(static_cast<double>(feature.kappa_slope(s)), slope.value[0], bound), 1, "kappa_slope", t});
-  }
-  return found;
-}
-
-/// The way back of the vectors of one segment. J is linear: ⟨J δ, dy⟩ = ⟨δ, Jᵀ dy⟩ with J δ by the way there.
+/// The way back of the vectors of one segment. J is linear: ⟨J δ, dy⟩ = ⟨δ, Jᵀ dy⟩ with J δ by the way there. At each
+/// of n steps an entry is rounded by d products and the four of an entry of A, and so on the way back.
 template <class Scalar, class A>
-class SegmentAdjoints {
- public:
-  SegmentAdjoints(const A& transition, Index tokens, Segment s, Index d)
-      : there_(transition),
-        gradient_(transition.zero_gradient(tokens)),
-        back_(transition, gradient_),
-        s_(s),
-        n_(s.size),
-        d_(d) {}
-
-  /// apply_to_queries(δ)·dY = δ·apply_to_queries_vjp(dY).
-  [[nodiscard]] Residual pulled() {
-    const Matrix<Scalar> X = draw(d_, n_), delta = draw(d_, n_), dY = draw(d_, n_);
-    Matrix<Scalar> moved = delta, before = X, dX = dY;
-    there_.apply_to_queries(s_, moved);
-    back_.apply_to_queries_vjp(s_, before, dX, 1);
-    return compare("apply_to_queries_vjp", delta, moved, dY, dX, Vector<double>::Zero(n_), Vector<double>::Zero(n_));
-  }
-  /// q̃(δ)·dQ̃ + X(δ, K)·dX = δ·dQ, and the same of keys; without logits where scores are of features.
-  [[nodiscard]] Residual transported(bool is_absolute) {
-    const Matrix<Scalar> Q = draw(d_, n_), K = draw(d_, n_), delta_q = draw(d_, n_), delta_k = draw(d_, n_),
-                         dQ = draw(d_, n_), dK = draw(d_, n_);
-    Matrix<Scalar> dX = draw(n_, n_);
-    if (is_absolute) dX.setZero();
-    for (Index i = 0; i < n_; ++i) dX.col(i).tail(n_ - i - 1).setZero();
-    const Moved there = move(Q, K), of_q = move(delta_q, K), of_k = move(Q, delta_k);
-    Moved x = there;
-    Matrix<Scalar> queries = Q, keys = K, d_queries = dQ, d_keys = dK, d_logits = dX;
-    for (Index i = 0; i < n_; ++i)  // which may be anything there
-      d_logits.col(i).tail(n_ - i - 1).setConstant(std::numeric_limits<Scalar>::quiet_NaN());
-    Vector<double> through = Vector<double>::Zero(back_.planes().count);
-    SegmentVjp<Scalar> back{.moved_queries = x.Q,
-                            .moved_keys = x.K,
-                            .d_queries = d_queries,
-                            .d_keys = d_keys,
-                            .d_logits = is_absolute ? no_logits<Scalar>() : Batch<Scalar>(d_logits),
-                            .queries = queries,
-                            .keys = keys,
-                            .through = through.size() > 0 ? through.data() : nullptr,
-                            .is_absolute = is_absolute};
-    Frame frame;
-    back_.to_segment_frame_vjp(frame, s_, back);
-    const auto pairs = [&](const Matrix<Scalar>& X, bool by_row) -> Vector<double> {
-      const Matrix<double> products = (X.array() * dX.array()).matrix().template cast<double>();
-      return by_row ? Vector<double>(products.rowwise().sum()) : Vector<double>(products.colwise().sum().transpose());
-    };
-    const auto sizes = [&](const Matrix<Scalar>& moving, const Matrix<Scalar>& other, bool by_row) -> Vector<double> {
-      const Matrix<double> X = dX.cwiseAbs().template cast<double>();
-      const Vector<double> lengths = other.colwise().norm().transpose().template cast<double>(),
-                           own = moving.colwise().norm().transpose().template cast<double>();
-      return (by_row ? Vector<double>(X * lengths) : Vector<double>(X.transpose() * lengths)).cwiseProduct(own);
-    };
-    return worse(compare("to_segment_frame_vjp of queries", delta_q, of_q.Q, dQ, d_queries, pairs(of_q.X, false),
-                         sizes(delta_q, K, false)),
-                 compare("to_segment_frame_vjp of keys", delta_k, of_k.K, dK, d_keys, pairs(of_k.X, true),
-                         sizes(delta_k, Q, true)));
-  }
-
- private:
-  struct Moved {
-    Matrix<Scalar> Q, K, X;
+[[nodiscard]] Residual residual_of_segment_vjp(const A& transition, Index tokens, Segment s, Index d,
+                                               bool is_absolute) {
+  using X = Matrix<Scalar>;
+  const Index n = s.size;
+  const sympow::detail::ViewOf<Scalar, A> there(transition);
+  auto gradient = transition.zero_gradient(tokens);
+  sympow::detail::VjpViewOf<Scalar, A> back(transition, gradient);
+  Random random(3);
+  const auto draw = [&](Index rows) -> X { return random.matrix<Scalar>(rows, n); };
+  const auto length = [](const X& x) { return static_cast<double>(x.norm()); };
+  const auto inner = [](const X& a, const X& b) {
+    return a.template cast<double>().cwiseProduct(b.template cast<double>()).sum();
   };
-  [[nodiscard]] Moved move(Matrix<Scalar> Q, Matrix<Scalar> K) const {
-    Matrix<Scalar> X = Matrix<Scalar>::Zero(n_, n_);
+  Residual found{0, 1};
+  const auto compare = [&](const char* name, const X& delta, const X& moved, const X& dy, const X& dx, double more = 0,
+                           double size_of_more = 0) {  // `more` beside moved·dy
+    const double roundings = 2 * static_cast<double>((n + 1) * (d + 4)) * unit_roundoff<Scalar>;
+    const double size = std::max(length(moved), length(delta)) * length(dy) + length(delta) * length(dx) + size_of_more;
+    found = worse(found, {ratio_of(inner(delta, dx), inner(moved, dy) + more, roundings * size), 1, name, s.begin});
+  };
+
+  // apply_to_queries(δ)·dY = δ·apply_to_queries_vjp(dY)
+  X before = draw(d);
+  const X delta = draw(d), dY = draw(d);
+  X pulled = delta, d_pulled = dY;
+  there.apply_to_queries(s, pulled);
+  back.apply_to_queries_vjp(s, before, d_pulled, 1);
+  compare("apply_to_queries_vjp", delta, pulled, dY, d_pulled);
+
+  // q̃(δ)·dQ̃ + X(δ, K)·dX = δ·dQ, and the same of keys; without logits where scores are of features
+  const X Q = draw(d), K = draw(d), delta_q = draw(d), delta_k = draw(d), dQ = draw(d), dK = draw(d);
+  X dX = draw(n), queries = Q, keys = K, d_queries = dQ, d_keys = dK;
+  if (is_absolute) dX.setZero();
+  X d_logits = dX;
+  for (Index i = 0; i < n; ++i) {
+    dX.col(i).tail(n - i - 1).setZero();
+    d_logits.col(i).tail(n - i - 1).setConstant(std::numeric_limits<Scalar>::quiet_NaN());  // whatever stands there
+  }
+  const auto move = [&](X& q, X& k) {
+    X logits = X::Zero(n, n);
     Frame frame;
-    there_.to_segment_frame(frame, s_, Q, K, X);
-    return {std::move(Q), std::move(K), std::move(X)};
-  }
-  [[nodiscard]] Matrix<Scalar> draw(Index rows, Index columns) { return random_.matrix<Scalar>(rows, columns); }
-
-  // Column by column, `more` and its size beside moved·dy. At each of n steps an entry is rounded by d products and the
-  // four of an entry of A, and so on the way back.
-  [[nodiscard]] Residual compare(const char* name, const Matrix<Scalar>& delta, const Matrix<Scalar>& moved,
-                                 const Matrix<Scalar>& dy, const Matrix<Scalar>& dx, const Vector<double>& more,
-                                 const Vector<double>& size_of_more) const {
-    const double roundings = 2 * static_cast<double>((n_ + 1) * (d_ + 4)) * unit_roundoff<Scalar>;
-    Residual found{0, 1, name};
-    for (Index t = 0; t < n_; ++t) {
-      const Vector<double> a = moved.col(t).template cast<double>(), b = dy.col(t).template cast<double>(),
-                           x = delta.col(t).template cast<double>(), y = dx.col(t).template cast<double>();
-      const double size = std::max(a.norm(), x.norm()) * b.norm() + x.norm() * y.norm() + size_of_more[t];
-      found = worse(found, {ratio_of(x.dot(y), a.dot(b) + more[t], roundings * size), 1, name, s_.begin + t});
-    }
-    return found;
-  }
-
-  sympow::detail::ViewOf<Scalar, A> there_;
-  typename A::Gradient gradient_;
-  sympow::detail::VjpViewOf<Scalar, A> back_;
-  Segment s_;
-  Index n_, d_;
-  Random random_{3};
-};
+    there.to_segment_frame(frame, s, q, k, logits);
+    return inner(logits, dX);
+  };
+  X q = Q, k = K, q_of_delta = delta_q, k_of_delta = delta_k, other_q = Q, other_k = K;
+  move(q, k);
+  const double of_q = move(q_of_delta, other_k), of_k = move(other_q, k_of_delta);
+  Vector<double> through = Vector<double>::Zero(back.planes().count);
+  SegmentVjp<Scalar> vjp{.moved_queries = q,
+                         .moved_keys = k,
+                         .d_queries = d_queries,
+                         .d_keys = d_keys,
+                         .d_logits = is_absolute ? no_logits<Scalar>() : Batch<Scalar>(d_logits),
+                         .queries = queries,
+                         .keys = keys,
+                         .through = through.size() > 0 ? through.data() : nullptr,
+                         .is_absolute = is_absolute};
+  Frame frame;
+  back.to_segment_frame_vjp(frame, s, vjp);
+  compare("to_segment_frame_vjp of queries", delta_q, q_of_delta, dQ, d_queries, of_q,
+          length(dX) * length(delta_q) * length(K));
+  compare("to_segment_frame_vjp of keys", delta_k, k_of_delta, dK, d_keys, of_k,
+          length(dX) * length(delta_k) * length(Q));
+  return found;
+}
 
 }  // namespace detail
 
@@ -225,9 +163,34 @@ template <FeatureMap F>
 [[nodiscard]] Residual feature_vjp_residual([[maybe_unused]] const F& feature,
                                             [[maybe_unused]] const Matrix<double>& X) {
   Residual found{0, 1};
-  if constexpr (F::score == Score::embedded && FeatureMapWithVjp<F>)
-    found = worse(found, detail::residual_of_embed_vjp(feature, X));
-  if constexpr (KernelWithSlope<F>) found = worse(found, detail::residual_of_kappa_slope(feature, X));
+  if constexpr (F::score == Score::embedded && FeatureMapWithVjp<F>) {
+    const Index D = feature.dimension(X.rows());
+    const Matrix<double> dy = Random(2).matrix(D, X.cols());
+    Matrix<double> y(D, X.cols()), dx(X.rows(), X.cols());
+    feature.embed(X, y);
+    feature.embed_vjp(X, std::as_const(y), dy, dx);
+    for (Index t = 0; t < X.cols(); ++t) {
+      const detail::NumericalJacobian at = detail::numerical_jacobian(feature, X.col(t));
+      const Vector<double> expected = at.values.transpose() * dy.col(t),
+                           bound = at.error.transpose() * dy.col(t).cwiseAbs();
+      for (Index c = 0; c < X.rows(); ++c)
+        found = worse(found, {detail::ratio_of(dx(c, t), expected[c], bound[c]), 1, "embed_vjp", t});
+    }
+  }
+  if constexpr (KernelWithSlope<F>)
+    for (Index t = 0; t < X.cols(); ++t) {
+      const double s = X.col(t).dot(X.col(0)), size = s == 0 ? 1 : std::abs(s), h = detail::difference_step * size;
+      const detail::CentralSlope slope = detail::central_slope(
+          [&](double by) -> Eigen::ArrayXd {
+            return Eigen::ArrayXd::Constant(1, static_cast<double>(feature.kappa(s + by)));
+          },
+          h);
+      const double kappa = std::abs(static_cast<double>(feature.kappa(s))),
+                   rounding = 8 * unit_roundoff<double> * (kappa + size * std::abs(slope.value[0])),
+                   bound = slope.truncation[0] + detail::CentralSlope::noise / h * rounding;
+      found = worse(found, {detail::ratio_of(static_cast<double>(feature.kappa_slope(s)), slope.value[0], bound), 1,
+                            "kappa_slope", t});
+    }
   return found;
 }
 
@@ -243,11 +206,9 @@ template <class Scalar, Transition A>
 [[nodiscard]] Residual transition_vjp_residual(const A& transition, Index tokens, Index d, bool is_absolute = false) {
   const Index n = std::min<Index>(tokens, 16), half = n / 2;
   Residual found{0, 1};
-  for (const Segment s : {Segment{0, half}, Segment{half, n - half}}) {
-    if (s.size == 0) continue;
-    detail::SegmentAdjoints<Scalar, A> adjoints(transition, tokens, s, d);
-    found = worse(worse(found, adjoints.pulled()), adjoints.transported(is_absolute));
-  }
+  for (const Segment s : {Segment{0, half}, Segment{half, n - half}})
+    if (s.size > 0)
+      found = worse(found, detail::residual_of_segment_vjp<Scalar>(transition, tokens, s, d, is_absolute));
   return found;
 }
 

@@ -1,37 +1,74 @@
-// The command line of a program that decides propositions.
+// A program that decides propositions, and its command line.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <cstdlib>
+#include <functional>
 #include <map>
 #include <stdexcept>
 #include <string>
 #include <vector>
 
 #include <sympow/verify/papers.hpp>
-#include <sympow/verify/report_table.hpp>
+#include <sympow/verify/report_json.hpp>
 #include <sympow/verify/selection.hpp>
 
 namespace SYMPOW_NAMESPACE::verify {
 
+/// An option that prints something else instead of deciding propositions.
+struct Command {
+  std::string option,                                          ///< "--dualities"
+      help;                                                    ///< what it does, for --help
+  bool (*run)(const std::string& scalar, std::uint64_t seed);  ///< whether all is well
+};
+
+/// A file that a program can write of what it has decided.
+struct ReportFormat {
+  std::string option;                     ///< "--json", in front of the file's name
+  std::string (*written)(const Report&);  ///< what it holds
+};
+
+/// How a statement is decided without rounding; `corrected` for an erratum.
+struct ExactDecision {
+  std::string id;                                              ///< of a proposition
+  std::function<Decision(std::uint64_t seed)> statement;       ///< as printed
+  std::function<Decision(std::uint64_t seed)> corrected = {};  ///< what is true instead
+};
+
+/// What `run_program` is to decide.
+struct Program {
+  std::string name;                                             ///< of the program, for its messages
+  std::string about;                                            ///< a sentence for --help
+  std::vector<PropositionGroup> (*groups_double)();             ///< what to decide in double
+  std::vector<PropositionGroup> (*groups_float)() = nullptr;    ///< and in float; without it there is no --scalar float
+  std::vector<Paper> papers = {};                               ///< what the letters of sources stand for
+  std::vector<Command> commands = {};                           ///< options of your own
+  std::vector<ExactDecision> (*exact)() = nullptr;              ///< what --exact decides; without it it is refused
+  std::vector<ReportFormat> files = {{"--json", json_report}};  ///< what can be written
+};
+
 /// What a program was asked for.
 struct Arguments {
-  std::string scalar = "double";             ///< the type to decide in, "double" or "float"
-  std::uint64_t seed = 1;                    ///< of the random inputs
-  Selection selection;                       ///< which propositions to report; groups are decided whole
-  bool list = false,                         ///< ids, kinds and statements without residuals
-      explain = false,                       ///< with counterexamples and the reason of every bound that has one
-      exact = false,                         ///< decide without rounding what can be
-      help = false;                          ///< the usage and nothing else
-  std::map<std::string, std::string> files;  ///< names by option: {"--json", "report.json"}
-  std::string command;                       ///< an option of the program's own, such as "--dualities"
+  std::string text;                               ///< all of it
+  std::string scalar = "double";                  ///< the type to decide in, "double" or "float"
+  std::uint64_t seed = 1;                         ///< of the random inputs
+  Selection selection = {};                       ///< which propositions to report; groups are decided whole
+  bool list = false,                              ///< ids, kinds and statements without residuals
+      explain = false,                            ///< with counterexamples and the reason of every bound that has one
+      exact = false,                              ///< decide without rounding what can be
+      help = false;                               ///< the usage and nothing else
+  std::map<std::string, std::string> files = {};  ///< names by option: {"--json", "report.json"}
+  std::string command = {};                       ///< an option of the program's own, such as "--dualities"
 };
 
 namespace detail {
 
+using Words = std::vector<std::string>;
+
 /// Values between commas.
-[[nodiscard]] inline std::vector<std::string> between_commas(const std::string& text) {
-  std::vector<std::string> values(1);
+[[nodiscard]] inline Words between_commas(const std::string& text) {
+  Words values(1);
   for (const char c : text)
     if (c == ',')
       values.emplace_back();
@@ -46,34 +83,29 @@ namespace detail {
   return std::strtoull(value.c_str(), nullptr, 10);
 }
 
-[[nodiscard]] inline bool is_one_of(const std::string& value, const std::vector<std::string>& values) {
-  for (const std::string& other : values)
-    if (value == other) return true;
-  return false;
-}
-
-[[nodiscard]] inline std::string joined(const std::vector<std::string>& values, const std::string& separator) {
-  std::string text;
-  for (const std::string& value : values) text += (text.empty() ? "" : separator) + value;
-  return text;
+/// The names of options, of files or commands.
+template <class Option>
+[[nodiscard]] Words names_of(const std::vector<Option>& options) {
+  Words names;
+  for (const Option& one : options) names.push_back(one.option);
+  return names;
 }
 
 }  // namespace detail
 
 /// Reads the arguments behind the program's name. Throws std::invalid_argument that names the argument and its value.
-///
-/// `commands` are options of the program's own, which go with --scalar and --seed alone; `scalars` are "double",
-/// "float" or both; `files` are options that are followed by the name of a file.
-[[nodiscard]] inline Arguments parse_arguments(const std::vector<std::string>& given, const std::vector<Paper>& papers,
-                                               const std::vector<std::string>& scalars,
-                                               const std::vector<std::string>& commands,
-                                               const std::vector<std::string>& files) {
-  Arguments arguments;
-  arguments.scalar = scalars.front();
+[[nodiscard]] inline Arguments parse_arguments(const std::vector<std::string>& given, const Program& program) {
+  using detail::Words, detail::joined;
+  const auto has = [](const Words& words, const std::string& word) { return std::ranges::count(words, word) > 0; };
+  Arguments arguments{.text = joined(given, " ")};
   std::string only_with_propositions;
-  const std::vector<std::string> verdicts(Counts::names.begin(), Counts::names.end());
-  std::vector<std::string> letters;
-  for (const Paper& paper : papers) letters.push_back(paper.letter);
+  const Words verdicts(Counts::names.begin(), Counts::names.end()), files = detail::names_of(program.files),
+                                                                    commands = detail::names_of(program.commands);
+  Words letters, scalars = {"double"};
+  for (const Paper& paper : program.papers) letters.push_back(paper.letter);
+  if (program.groups_float != nullptr) scalars.emplace_back("float");
+  const std::map<std::string, bool*> switches = {
+      {"--list", &arguments.list}, {"--explain", &arguments.explain}, {"--exact", &arguments.exact}};
 
   for (std::size_t n = 0; n < given.size(); ++n) {
     const std::string& option = given[n];
@@ -81,34 +113,32 @@ namespace detail {
       arguments.help = true;
       continue;
     }
-    if (detail::is_one_of(option, commands)) {
+    if (has(commands, option)) {
       arguments.command = option;
       continue;
     }
     if (option != "--scalar" && option != "--seed") only_with_propositions = option;
-    if (option == "--list" || option == "--explain" || option == "--exact") {
-      (option == "--list" ? arguments.list : option == "--explain" ? arguments.explain : arguments.exact) = true;
+    if (const auto found = switches.find(option); found != switches.end()) {
+      *found->second = true;
       continue;
     }
-    const bool is_file = detail::is_one_of(option, files);
-    if (!is_file && !detail::is_one_of(option, {"--scalar", "--seed", "--filter", "--words", "--paper", "--verdict"}))
+    if (!has(files, option) && !has({"--scalar", "--seed", "--filter", "--words", "--paper", "--verdict"}, option))
       throw std::invalid_argument("unknown argument " + option);
     if (n + 1 == given.size() || given[n + 1].empty() || given[n + 1].starts_with("--"))
       throw std::invalid_argument(option + " needs a value" +
                                   (n + 1 < given.size() ? ", not '" + given[n + 1] + "'" : ""));
     const std::string& value = given[++n];
-
-    const auto add = [&](std::vector<std::string>& to, const std::vector<std::string>* allowed) {
+    const auto add = [&](Words& to, const Words* allowed) {
       for (const std::string& one : detail::between_commas(value)) {
         if (one.empty()) throw std::invalid_argument(option + " " + value + ": nothing stands before or after a comma");
-        if (allowed != nullptr && !detail::is_one_of(one, *allowed))
-          throw std::invalid_argument(option + " " + one + ": one of " + detail::joined(*allowed, ", ") + " is needed");
+        if (allowed != nullptr && !has(*allowed, one))
+          throw std::invalid_argument(option + " " + one + ": one of " + joined(*allowed, ", ") + " is needed");
         to.push_back(one);
       }
     };
     if (option == "--scalar") {
-      if (!detail::is_one_of(value, scalars))
-        throw std::invalid_argument(option + " " + value + ": " + detail::joined(scalars, " or ") + " is needed");
+      if (!has(scalars, value))
+        throw std::invalid_argument(option + " " + value + ": " + joined(scalars, " or ") + " is needed");
       arguments.scalar = value;
     } else if (option == "--seed") {
       arguments.seed = detail::parse_seed(value);

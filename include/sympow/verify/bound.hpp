@@ -1,7 +1,6 @@
 // What rounding explains of a residual: a number, what it is measured in, and why it is what it is.
 #pragma once
 
-#include <cmath>
 #include <string>
 #include <type_traits>
 #include <utility>

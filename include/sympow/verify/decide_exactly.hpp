@@ -1,11 +1,10 @@
 // Decides a statement over the rational numbers, and looks for the smallest case in which it is false.
 #pragma once
 
-#include <concepts>
 #include <functional>
+#include <numeric>
 #include <string>
 #include <tuple>
-#include <type_traits>
 #include <utility>
 
 #include <sympow/core/rational.hpp>
@@ -16,24 +15,9 @@
 #ifdef SYMPOW_HAS_RATIONAL
 namespace SYMPOW_NAMESPACE::verify {
 
-/// A statement: what it draws and what it says must be equal.
-class ExactStatement {
- public:
-  ExactStatement() = default;
-  /// A function of `Inputs<Rational>&`, such as a generic lambda.
-  template <class F>
-    requires(!std::same_as<std::remove_cvref_t<F>, ExactStatement>)
-  ExactStatement(F statement)  // NOLINT(google-explicit-constructor): a lambda stands where a statement is asked for
-      : statement_(std::move(statement)) {
-    static_assert(std::is_void_v<std::invoke_result_t<F&, Inputs<Rational>&>>,
-                  "a statement returns nothing: what must be so it says by x.equal, x.at_most, x.meet or x.is");
-  }
-  [[nodiscard]] explicit operator bool() const { return static_cast<bool>(statement_); }  ///< whether there is one
-  void operator()(Inputs<Rational>& x) const { statement_(x); }                           ///< says it of these inputs
-
- private:
-  std::function<void(Inputs<Rational>&)> statement_;
-};
+/// A statement: what it draws and what it says must be equal; a generic lambda. One that returns what it should compare
+/// compares nothing, which `decide_exactly` refuses.
+using ExactStatement = std::function<void(Inputs<Rational>&)>;
 
 namespace detail {
 
@@ -42,17 +26,15 @@ namespace detail {
 [[nodiscard]] inline std::optional<bool> is_true_of(const ExactStatement& statement, Inputs<Rational>& inputs,
                                                     std::string* reason = nullptr) {
   std::string why;
-  bool is_whole = false;
   try {
     statement(inputs);
-    is_whole = true;
+    return !inputs.difference();
   } catch (const NoCase&) {
     why = "a condition of the statement was not met, or enclosures were too wide";
   } catch (const InvalidArgument& error) {
     why = error.what();
   }
   if (inputs.difference()) return false;
-  if (is_whole) return true;
   if (reason != nullptr) *reason = why;
   return {};
 }
@@ -96,12 +78,9 @@ class Minimizer {
       all = std::move(longer);
     }
     const auto sum = [](const std::vector<Index>& sizes) {
-      Index total = 0;
-      for (const Index n : sizes) total += n;
-      return total;
+      return std::accumulate(sizes.begin(), sizes.end(), Index{0});
     };
-    std::sort(all.begin(), all.end(),
-              [&](const auto& a, const auto& b) { return sum(a) != sum(b) ? sum(a) < sum(b) : a < b; });
+    std::stable_sort(all.begin(), all.end(), [&](const auto& a, const auto& b) { return sum(a) < sum(b); });
     for (const auto& sizes : all)
       if (search(sizes)) return;
   }

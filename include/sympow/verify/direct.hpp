@@ -16,16 +16,30 @@
 namespace SYMPOW_NAMESPACE::verify {
 namespace detail {
 
-/// What a definition is made of beside its tokens, whatever the feature map and the transition.
-template <class Real>
+/// What rows are by definition, beside queries, keys and values. Tokens are 0 … T - 1; query i stands at token
+/// i + mask.offset.
 struct DirectCall {
-  int degree = 1;                              ///< scores are s^P; 0 for e^s
-  bool divided = false, signed_means = false;  ///< what becomes of rows
-  Mask mask = {};
-  std::vector<double> log_decay = {};  ///< log γ_t
-  std::function<Matrix<Real>(Index)> key_step =
-      {};  ///< A_tᵀ in key space, which moves keys on; none if it is the identity
+  Score score = Score::power;          ///< which κ
+  int degree = 1;                      ///< P of a power
+  bool divided = false,                ///< rows are means: divided by the sums of their scores
+      signed_means = false;            ///< whose scores may be of either sign
+  Mask mask = {};                      ///< which keys a query sees
+  std::vector<double> log_decay = {};  ///< log γ_t, T of them
+
+  [[nodiscard]] Index tokens() const { return std::ssize(log_decay); }             ///< T
+  [[nodiscard]] Index token_of(Index query) const { return query + mask.offset; }  ///< where query i stands
+  /// The first of the keys that a query sees.
+  [[nodiscard]] Index first(Index query) const { return std::max<Index>(0, token_of(query) - mask.window + 1); }
+  /// The end of those of so many keys that a query sees.
+  [[nodiscard]] Index end(Index query, Index keys) const {
+    if (token_of(query) < 0) return 0;
+    return mask.is_full ? keys : std::min(token_of(query) + 1, keys);
+  }
 };
+
+/// A_tᵀ in key space, which moves keys on; none if it is the identity.
+template <class Real>
+using KeySteps = std::function<Matrix<Real>(Index)>;
 
 /// x ← A x, every sum from its first term to its last.
 template <class Real>
@@ -37,10 +51,10 @@ void apply(const Matrix<Real>& A, Real* x) {
 
 /// q_i and k_j multiplied by A_1 … A_t of their own tokens t, so that where A is orthogonal no M is left between them.
 template <class Real>
-void to_absolute_coordinates(const DirectCall<Real>& call, Matrix<Real>& q, Matrix<Real>& k) {
+void to_absolute_coordinates(const DirectCall& call, const KeySteps<Real>& key_step, Matrix<Real>& q, Matrix<Real>& k) {
   Matrix<Real> transposed = Matrix<Real>::Identity(k.rows(), k.rows());  // of A_1 … A_t
-  for (Index t = 0; t < std::ssize(call.log_decay); ++t) {
-    const Matrix<Real> step = call.key_step(t);
+  for (Index t = 0; t < call.tokens(); ++t) {
+    const Matrix<Real> step = key_step(t);
     for (Index c = 0; c < transposed.cols(); ++c) apply(step, transposed.data() + c * transposed.rows());
     const Matrix<Real> product = transposed.transpose();
     const Index i = t - call.mask.offset;
@@ -92,40 +106,62 @@ class CompensatedSum {
   Real value_{0}, lost_{0};
 };
 
-/// A key where the transition has taken it.
+/// b_ij and s_ij = κ(x_ij) b_ij of the keys in a row, in units of e^shift; 0 for those that it does not see.
 template <class Real>
-struct DirectKey {
-  Real log_b{0}, length{0}, logit{0};
-  bool gone = false;  ///< behind a gate of 0, whatever it is
+struct RowScores {
+  Real shift{0};
+  Vector<Real> weights, scores;
 };
 
-/// Row i, that of a query with the logits of the keys.
+/// Those of first ≤ j < end, from x_ij and log b_ij, -∞ behind a gate of 0, whatever x_ij is. Means do not see a common
+/// factor: the largest weight is taken out of them, or that of the log `other` if it is larger.
 template <class Real>
-void set_row(DirectRows<Real>& rows, Index i, const DirectCall<Real>& call, const Real& query_length,
-             const std::vector<DirectKey<Real>>& keys, Index first, Index seen, const Matrix<Real>& v) {
-  using std::abs;
-  constexpr double infinity = std::numeric_limits<double>::infinity();
-  Real shift(-infinity);  // means do not see a common factor
-  for (Index j = first; j < seen && call.divided; ++j)
-    if (const auto& key = keys[static_cast<std::size_t>(j)]; !key.gone && (call.degree == 0 || key.logit != Real(0)))
-      shift = std::max<Real>(shift, call.degree > 0 ? key.log_b : key.logit + key.log_b);
-  if (!(shift > Real(-infinity))) shift = Real(0);
+RowScores<Real> row_scores(const DirectCall& call, const Vector<Real>& logits, const Vector<Real>& log_weights,
+                           Index first, Index end, Real other = Real(-std::numeric_limits<double>::infinity())) {
+  const Real gone(-std::numeric_limits<double>::infinity());
+  const bool exponential = call.score == Score::exponential;
+  RowScores<Real> row{Real(0), Vector<Real>::Zero(logits.size()), Vector<Real>::Zero(logits.size())};
+  for (Index j = first; j < end && call.divided; ++j)
+    if (log_weights[j] > gone && (exponential || logits[j] != Real(0)))
+      other = std::max<Real>(other, exponential ? logits[j] + log_weights[j] : log_weights[j]);
+  if (call.divided && other > gone) row.shift = other;
+  for (Index j = first; j < end; ++j) {
+    if (log_weights[j] == gone) continue;
+    const Real& b = row.weights[j] = exponential_or_zero<Real>(log_weights[j] - row.shift);
+    if (exponential)
+      row.scores[j] = exponential_or_zero<Real>(logits[j] + log_weights[j] - row.shift);
+    else if (logits[j] != Real(0))  // b may be infinite
+      row.scores[j] = b * integer_power(logits[j], call.degree);
+  }
+  return row;
+}
 
+/// What a row sees of the keys where the transition has taken them.
+template <class Real>
+struct DirectKeys {
+  Vector<Real> log_weights, lengths, logits;
+};
+
+/// Row i, that of a query of this length.
+template <class Real>
+void set_row(DirectRows<Real>& rows, Index i, const DirectCall& call, const Real& query_length,
+             const DirectKeys<Real>& keys, const Matrix<Real>& v) {
+  using std::abs;
+  const Index first = call.first(i), end = call.end(i, v.cols());
+  const auto [shift, weights, scores] = row_scores(call, keys.logits, keys.log_weights, first, end);
   CompensatedSum<Real> denominator;
   std::vector<CompensatedSum<Real>> numerator(static_cast<std::size_t>(v.rows()));
   Real absolute(0);
-  for (Index j = first; j < seen; ++j) {
-    const auto& [log_b, length, logit, gone] = keys[static_cast<std::size_t>(j)];
-    if (gone) continue;
-    rows.window[i] += exponential_or_zero(log_b);
-    const Real lengths = length * query_length;
-    const auto power = [&, b = exponential_or_zero<Real>(log_b - shift)](const Real& x) {
-      return x == Real(0) ? x : Real(b * integer_power(x, call.degree));  // b may be infinite
-    };
-    const Real score = call.degree > 0 ? power(logit) : exponential_or_zero<Real>(logit + log_b - shift);
-    denominator.add(score);
-    for (Index r = 0; r < v.rows(); ++r) numerator[static_cast<std::size_t>(r)].add(score * v(r, j));
-    absolute += call.degree > 0 ? power(lengths) : Real(score * (Real(1) + lengths));
+  for (Index j = first; j < end; ++j) {
+    if (keys.log_weights[j] == Real(-std::numeric_limits<double>::infinity())) continue;
+    rows.window[i] += exponential_or_zero(keys.log_weights[j]);
+    denominator.add(scores[j]);
+    for (Index r = 0; r < v.rows(); ++r) numerator[static_cast<std::size_t>(r)].add(scores[j] * v(r, j));
+    const Real lengths = keys.lengths[j] * query_length;
+    if (call.score == Score::exponential)
+      absolute += Real(scores[j] * (Real(1) + lengths));
+    else if (lengths != Real(0))
+      absolute += Real(weights[j] * integer_power(lengths, call.degree));
   }
   const Real& sum = denominator.value();
   rows.denominator[i] = sum;
@@ -142,34 +178,30 @@ void set_row(DirectRows<Real>& rows, Index i, const DirectCall<Real>& call, cons
 
 /// The rows of `direct_attention`. q holds the scale.
 template <class Real>
-DirectRows<Real> direct_rows(const DirectCall<Real>& call, const Matrix<Real>& q, Matrix<Real> k,
-                             const Matrix<Real>& v) {
+DirectRows<Real> direct_rows(const DirectCall& call, const KeySteps<Real>& key_step, const Matrix<Real>& q,
+                             Matrix<Real> k, const Matrix<Real>& v) {
   const Index T = q.cols(), d = q.rows(), n = k.cols();
-  const Vector<Real> nothing = Vector<Real>::Zero(T);
+  const Vector<Real> nothing = Vector<Real>::Zero(T), no_keys = Vector<Real>::Zero(n);
   DirectRows<Real> rows{Matrix<Real>::Zero(v.rows(), T), nothing, nothing, nothing, largest_of(v)};
-  std::vector<DirectKey<Real>> keys(static_cast<std::size_t>(n));
-  for (Index j = 0; j < n; ++j) keys[static_cast<std::size_t>(j)].length = length_of(k.data() + j * d, d);
-  for (Index t = 0; t < std::ssize(call.log_decay); ++t) {
-    const double log_gamma = call.log_decay[static_cast<std::size_t>(t)];
-    const Matrix<Real> step = call.key_step ? call.key_step(t) : Matrix<Real>();
+  DirectKeys<Real> keys{no_keys, no_keys, no_keys};
+  for (Index j = 0; j < n; ++j) keys.lengths[j] = length_of(k.data() + j * d, d);
+  for (Index t = 0; t < call.tokens(); ++t) {
+    const auto log_gamma = Real(call.log_decay[static_cast<std::size_t>(t)]);
+    const Matrix<Real> step = key_step ? key_step(t) : Matrix<Real>();
     for (Index j = 0; j < std::min(t, n); ++j) {
-      auto& key = keys[static_cast<std::size_t>(j)];
-      key.gone = key.gone || log_gamma == -std::numeric_limits<double>::infinity();
-      if (key.gone) continue;
-      key.log_b += Real(log_gamma);
-      if (!call.key_step) continue;
+      keys.log_weights[j] += log_gamma;
+      if (!key_step || keys.log_weights[j] == Real(-std::numeric_limits<double>::infinity())) continue;
       apply(step, k.data() + j * d);
-      key.length = length_of(k.data() + j * d, d);
+      keys.lengths[j] = length_of(k.data() + j * d, d);
     }
-    const Index i = t - call.mask.offset, seen = call.mask.is_full ? n : std::min(t + 1, n),
-                first = std::max<Index>(0, t - call.mask.window + 1);
+    const Index i = t - call.mask.offset;
     if (i < 0 || i >= T) continue;
     const Real* const query = q.data() + i * d;
-    for (Index j = 0; j < seen; ++j) {
-      Real& logit = keys[static_cast<std::size_t>(j)].logit = Real(0);
+    for (Index j = 0; j < call.end(i, n); ++j) {
+      Real& logit = keys.logits[j] = Real(0);
       for (Index c = 0; c < d; ++c) logit += k.data()[c + j * d] * query[c];
     }
-    set_row(rows, i, call, length_of(query, d), keys, first, seen, v);
+    set_row(rows, i, call, length_of(query, d), keys, v);
   }
   return rows;
 }
@@ -229,44 +261,43 @@ template <class Normalization = DefaultNormalization, class Real = void, Feature
   detail::check_direct_call(transition, q, k, v, options.mask, tokens);
   for (Index n = 0; n < q.size(); ++n) q.data()[n] *= R(options.scale);
 
-  detail::DirectCall<R> call{.divided = divides<Normalization, F>,
-                             .signed_means = std::is_same_v<Normalization, SignedNormalized>,
-                             .mask = options.mask};
+  detail::DirectCall call{.score = F::score,
+                          .divided = divides<Normalization, F>,
+                          .signed_means = std::is_same_v<Normalization, SignedNormalized>,
+                          .mask = options.mask};
+  detail::KeySteps<R> key_step;
   for (Index t = 0; t < tokens; ++t) call.log_decay.push_back(transition.log_decay(t));
   if constexpr (A::key_action != KeyAction::none) {
-    call.key_step = [&, d = q.rows()](Index t) -> Matrix<R> {
+    key_step = [&, d = q.rows()](Index t) -> Matrix<R> {
       const Eigen::MatrixXd step = transition.key_matrix(t, d);
       sympow::detail::check_size("rows of key_matrix", step.rows(), d, "d, those of K");
       sympow::detail::check_size("columns of key_matrix", step.cols(), d, "d, those of K");
       return step.transpose().template cast<R>();
     };
     if (F::score == Score::embedded || options.mask.is_full) {
-      detail::to_absolute_coordinates(call, q, k);
-      call.key_step = nullptr;
+      detail::to_absolute_coordinates(call, key_step, q, k);
+      key_step = nullptr;
     }
   }
-  if constexpr (F::score == Score::power) {
-    call.degree = F::degree;
-  } else if constexpr (F::score == Score::exponential) {
-    call.degree = 0;
-  } else {
+  if constexpr (F::score == Score::power) call.degree = F::degree;
+  if constexpr (F::score == Score::embedded)
     for (Matrix<R>* x : {&q, &k}) {
       Matrix<R> phi(feature.dimension(x->rows()), x->cols());
       feature.embed(std::as_const(*x), phi);
       *x = std::move(phi);
     }
-  }
-  return detail::direct_rows(call, q, std::move(k), v);
+  return detail::direct_rows(call, key_step, q, std::move(k), v);
 }
 
 }  // namespace SYMPOW_NAMESPACE::verify
 
 /// The definition for one type: with `extern` it is compiled elsewhere, with nothing here.
-#define SYMPOW_DIRECT(LINKAGE, Real)                                                                        \
-  namespace sympow::verify::detail {                                                                        \
-  LINKAGE template void to_absolute_coordinates(const DirectCall<Real>&, Matrix<Real>&, Matrix<Real>&);     \
-  LINKAGE template DirectRows<Real> direct_rows(const DirectCall<Real>&, const Matrix<Real>&, Matrix<Real>, \
-                                                const Matrix<Real>&);                                       \
+#define SYMPOW_DIRECT(LINKAGE, Real)                                                                           \
+  namespace sympow::verify::detail {                                                                           \
+  LINKAGE template void to_absolute_coordinates(const DirectCall&, const KeySteps<Real>&, Matrix<Real>&,       \
+                                                Matrix<Real>&);                                                \
+  LINKAGE template DirectRows<Real> direct_rows(const DirectCall&, const KeySteps<Real>&, const Matrix<Real>&, \
+                                                Matrix<Real>, const Matrix<Real>&);                            \
   }
 
 #ifdef SYMPOW_COMPILED_FORMS

@@ -44,35 +44,6 @@ Index tokens_of_chunk(const F& feature, const A& transition, Index T, Index d, I
   return cheapest_chunk(shape, options.costs);
 }
 
-/// `form_residuals` of plain matrices.
-template <class Normalization, FeatureMap F, Transition A, class Real, class Scalar>
-FormResiduals residuals_of_forms(const DirectRows<Real>& rows, const F& feature, const A& transition,
-                                 const Matrix<Scalar>& Q, const Matrix<Scalar>& K, const Matrix<Scalar>& V,
-                                 const Options& options) {
-  constexpr double never = std::numeric_limits<double>::infinity(), every_token = 1;
-  const Matrix<Scalar> Y = attention<Normalization>(feature, transition, Q, K, V, options);
-  const auto apart = [&](const char* form, const auto& a, const auto& b, double tokens_per_update) {
-    return named(form, worst_row<Normalization, F>(rows, a, b, unit_roundoff<Scalar>, tokens_per_update));
-  };
-  FormResiduals found;
-  found.attention = apart("attention", Y, rows.Y, A::key_action != KeyAction::none ? every_token : never);
-  found.transition = transition_residual<Scalar>(transition, K.cols(), Q.rows());
-  if constexpr (has_state_forms<F, A>) {
-    if (!options.mask.goes_with_states()) return found;  // a state has no place for it
-    const Index d = Q.rows(), e = V.rows();
-    State<Scalar, F> literal(feature, d, e, 0), tailed(feature, d, e), chunks = tailed;
-    const auto by_token = [&](auto& state) {
-      return recurrent<Normalization>(feature, transition, Q, K, V, state, options);
-    };
-    found.recurrent = worse(apart("recurrent, tail 0", by_token(literal), Y, every_token),
-                            apart("recurrent", by_token(tailed), Y, every_token));
-    found.chunked =
-        apart("chunked", chunked<Normalization>(feature, transition, Q, K, V, chunks, options), Y,
-              static_cast<double>(tokens_of_chunk(feature, transition, std::max(Q.cols(), K.cols()), d, e, options)));
-  }
-  return found;
-}
-
 }  // namespace detail
 
 /// Every form of a feature map and a transition against rows that were evaluated by the definition.
@@ -86,8 +57,28 @@ template <class Normalization = DefaultNormalization, FeatureMap F, Transition A
                                            const Eigen::MatrixBase<DQ>& Q, const Eigen::MatrixBase<DK>& K,
                                            const Eigen::MatrixBase<DV>& V, const Options& options = {}) {
   using Scalar = typename DQ::Scalar;
-  return detail::residuals_of_forms<Normalization, F, A, Real, Scalar>(rows, feature, transition, Q.derived(),
-                                                                       K.derived(), V.derived(), options);
+  constexpr double never = std::numeric_limits<double>::infinity(), every_token = 1;
+  const Matrix<Scalar> q = Q, k = K, v = V, Y = attention<Normalization>(feature, transition, q, k, v, options);
+  const auto apart = [&](const char* form, const auto& a, const auto& b, double tokens_per_update) {
+    return detail::named(form, worst_row<Normalization, F>(rows, a, b, unit_roundoff<Scalar>, tokens_per_update));
+  };
+  FormResiduals found;
+  found.attention = apart("attention", Y, rows.Y, A::key_action != KeyAction::none ? every_token : never);
+  found.transition = transition_residual<Scalar>(transition, K.cols(), Q.rows());
+  if constexpr (has_state_forms<F, A>) {
+    if (!options.mask.goes_with_states()) return found;  // a state has no place for it
+    const Index d = Q.rows(), e = V.rows();
+    State<Scalar, F> literal(feature, d, e, 0), tailed(feature, d, e), chunks = tailed;
+    const auto by_token = [&](auto& state) {
+      return recurrent<Normalization>(feature, transition, q, k, v, state, options);
+    };
+    found.recurrent = worse(apart("recurrent, tail 0", by_token(literal), Y, every_token),
+                            apart("recurrent", by_token(tailed), Y, every_token));
+    found.chunked = apart(
+        "chunked", chunked<Normalization>(feature, transition, q, k, v, chunks, options), Y,
+        static_cast<double>(detail::tokens_of_chunk(feature, transition, std::max(Q.cols(), K.cols()), d, e, options)));
+  }
+  return found;
 }
 
 /// attention = recurrent = chunked = the definition.

@@ -67,7 +67,7 @@ class BoundSums {
   [[nodiscard]] Wide P() const { return is_power() ? static_cast<Wide>(call_.degree) : Wide(1); }
   /// x^{P - less}.
   [[nodiscard]] Wide power_of(Wide x, int less = 0) const { return integer_power(x, call_.degree - less); }
-  static Wide length(const Vector<Wide>& x) { return std::sqrt(inner(x, x)); }
+  static Wide length(const Vector<Wide>& x) { return std::sqrt(x.dot(x)); }
   /// e^{x - shift} by an exponential in double, whose argument is rounded.
   [[nodiscard]] Wide exponential(Wide x, Wide shift = 0) const {
     if (!(x > -std::numeric_limits<Wide>::infinity())) return 0;
@@ -109,15 +109,11 @@ class BoundSums {
     if (call_.has_state()) result_.initial.setZero(e + 1, 1);
     for (Index i = 0; i < m_; ++i) result_.row_tokens.push_back(call_.token_of(i));
     result_.row_tokens.push_back(call_.tokens() - 1);
-    k_.setZero(n_), s_.setZero(e + 1), h_.setZero(e + 1);
-    for (Index j = 0; j < n_; ++j) k_[j] = length(call_.K.col(j));
-    for (Index r = 0; r <= e; ++r) {
-      if (call_.initial.size() > 0) s_[r] = length(call_.initial.row(r).transpose());
-      if (call_.d_final.size() > 0) h_[r] = length(call_.d_final.row(r).transpose());
-    }
-    for (Index k = 0; k < call_.V.size(); ++k) values_ = std::max(values_, std::abs(call_.V.data()[k]));
-    Wide most = 0;
-    for (Index r = 0; r < e; ++r) most = std::max(most, s_[r]);
+    k_ = call_.K.colwise().norm(), s_.setZero(e + 1), h_.setZero(e + 1);
+    if (call_.initial.size() > 0) s_ = call_.initial.rowwise().norm();
+    if (call_.d_final.size() > 0) h_ = call_.d_final.rowwise().norm();
+    values_ = call_.V.size() > 0 ? call_.V.cwiseAbs().maxCoeff() : Wide(0);
+    const Wide most = s_.head(e).maxCoeff();
     if (call_.divided && s_[e] > 0) values_ = std::max(values_, most / s_[e]);
     if (!call_.divided && most > values_ && values_ == 0) values_ = most;
     state_ = call_.divided ? s_[e] : values_ > 0 ? most / values_ : Wide(0);
@@ -125,20 +121,14 @@ class BoundSums {
 
   void add_row(Index i) {
     if (call_.token_of(i) < 0 || result_.is_degenerate[static_cast<std::size_t>(i)]) return;
-    const Index e = call_.V.rows();
-    Wide sum = 0, most = 0, y = 0;
-    for (Index r = 0; r < e; ++r) {
-      sum += std::abs(call_.dY(r, i));
-      most = std::max(most, std::abs(call_.dY(r, i)));
-      y = std::max(y, std::abs(pairs_.Y(r, i)));
-    }
-    Row row{i, std::abs(call_.scale) * length(call_.Q.col(i)), most, sum * values_, 1, 0};
+    const Vector<Wide> dy = call_.dY.col(i).cwiseAbs(), y = pairs_.Y.col(i).cwiseAbs();
+    Row row{i, std::abs(call_.scale) * length(call_.Q.col(i)), dy.maxCoeff(), dy.sum() * values_, 1, 0};
     Vector<Wide> m = Vector<Wide>::Zero(n_);
     for (Index j = call_.first(i); j < call_.seen(i); ++j) m[j] = pair_weight(row, j);
     const bool reads = call_.initial.size() > 0;
     const Wide read = reads ? state_weight(row) : Wide(0);
     if (call_.divided) {
-      row.h = sum * (values_ + y);
+      row.h = dy.sum() * (values_ + y.maxCoeff());
       row.den = std::abs(pairs_.denominator[i]);
       row.again = result_.condition[i] = (m.sum() + read * state_) / row.den;
       result_.is_degenerate[static_cast<std::size_t>(i)] = !(row.again * 16 * u_ < 1);
@@ -226,7 +216,7 @@ class BoundSums {
       result_.levers(j + 1, m_) = size * h * lever;
     }
     const Wide size = weight(0, last) * power_of(slowest(0, last));
-    couplings_(0, m_) = size * inner(s_, h_);
+    couplings_(0, m_) = size * s_.dot(h_);
     result_.levers(0, m_) = P() * couplings_(0, m_);
     result_.frame_lever = result_.levers.col(m_).sum();
     for (Index r = 0; r <= e; ++r) result_.initial(r, 0) += size * h_[r];

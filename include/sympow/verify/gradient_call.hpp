@@ -7,12 +7,9 @@
 #include <vector>
 
 #include <sympow/combinatorics/multi_index.hpp>
-#include <sympow/feature/exponential.hpp>
-#include <sympow/feature/linear.hpp>
 #include <sympow/feature/random_features.hpp>
-#include <sympow/feature/symmetric_power.hpp>
 #include <sympow/transition/transition.hpp>
-#include <sympow/verify/row_rule.hpp>
+#include <sympow/verify/direct.hpp>
 
 namespace SYMPOW_NAMESPACE::verify {
 
@@ -30,42 +27,28 @@ struct DenseFeature {
 
 /// Attention with everything that has a gradient, and the gradient of its outputs.
 ///
-/// Tokens of a call are 0 … T - 1, T that of `log_decay`; query i stands at token i + mask.offset. The initial state is
-/// a key before token 0, seen through A_0 A_1 … A_i, where A_0, the frame, is what a turning transition starts at. A
-/// loss on the final state is a row behind token T - 1.
-struct GradientCall {
-  Score score = Score::power;            ///< which κ
-  int degree = 1;                        ///< P of a power
-  bool divided = false,                  ///< rows are means: divided by the sums of their scores
-      signed_means = false;              ///< whose scores may be of either sign
-  Mask mask = {};                        ///< which keys a query sees
+/// The initial state is a key before token 0, seen through A_0 A_1 … A_i, where A_0, the frame, is what a turning
+/// transition starts at. A loss on the final state is a row behind token T - 1.
+struct GradientCall : detail::DirectCall {
   Wide scale = 1;                        ///< `Options::scale`
   KeyAction action = KeyAction::none;    ///< what A_t does in key space
   Matrix<Wide> Q = {},                   ///< d × T_q
       K = {},                            ///< d × T_k
       V = {},                            ///< e × T_k
       dY = {};                           ///< e × T_q
-  std::vector<double> log_decay = {};    ///< log γ_t, T of them
   std::vector<Matrix<Wide>> steps = {};  ///< A_t in key space; none if all are the identity
   Matrix<Wide> frame = {};               ///< A_0, of turning transitions; empty: the identity
   DenseFeature feature = {};             ///< needed for embedded scores, and where there is a state
   Matrix<Wide> initial = {};             ///< [S_0; Z_0], (e + 1) × D; empty: none
   Matrix<Wide> d_final = {};             ///< [dS_T; dZ_T], (e + 1) × D; empty: no loss on it
 
-  [[nodiscard]] Index tokens() const { return std::ssize(log_decay); }             ///< T
-  [[nodiscard]] Index token_of(Index query) const { return query + mask.offset; }  ///< where query i stands
   /// Whether angles are seen as they are, and not those between two tokens, so that their gradients are sums over all
   /// later tokens.
   [[nodiscard]] bool is_absolute() const { return score == Score::embedded || mask.is_full; }
   /// Whether it goes on from a state, or a loss sees the final one.
   [[nodiscard]] bool has_state() const { return initial.size() + d_final.size() > 0; }
-  /// The first of the keys that a query sees.
-  [[nodiscard]] Index first(Index query) const { return std::max<Index>(0, token_of(query) - mask.window + 1); }
   /// The end of the keys that a query sees.
-  [[nodiscard]] Index seen(Index query) const {
-    if (token_of(query) < 0) return 0;
-    return mask.is_full ? K.cols() : std::min(token_of(query) + 1, K.cols());
-  }
+  [[nodiscard]] Index seen(Index query) const { return end(query, K.cols()); }
 
   /// Throws `ShapeMismatch` for what does not fit, `InvalidArgument` for what has no definition.
   void check() const {
@@ -114,46 +97,33 @@ struct GradientCall {
 /// Random features of these projections W (m × d), by their formula, and its derivative.
 [[nodiscard]] inline DenseFeature dense_random_features(RandomFeatureKind kind, const Matrix<double>& W) {
   const Index m = W.rows(), halves = kind == RandomFeatureKind::positive ? 1 : 2;
-  Wide longest = 0;
-  for (Index r = 0; r < m; ++r) longest = std::max(longest, static_cast<Wide>(W.row(r).norm()));
-  return {halves * m, longest, [=](const Vector<Wide>& x, Vector<Wide>& phi, Matrix<Wide>& jacobian) {
-            Wide squares = 0;
-            for (Index c = 0; c < x.size(); ++c) squares += x[c] * x[c];
+  const Matrix<Wide> w = W.cast<Wide>();
+  return {halves * m, w.rowwise().norm().maxCoeff(),
+          [=](const Vector<Wide>& x, Vector<Wide>& phi, Matrix<Wide>& jacobian) {
             const bool waves = kind == RandomFeatureKind::trigonometric;
             const Wide of_length = waves ? 1 : -1;  // the sign of ‖x‖²/2
+            const Wide size =
+                std::exp(of_length * x.squaredNorm() / 2) / std::sqrt(static_cast<Wide>(waves ? m : halves * m));
             phi.setZero(halves * m);
             jacobian.setZero(halves * m, x.size());
             for (Index r = 0; r < halves * m; ++r) {
-              const Index row = r % m;
               const bool second = r >= m;
-              Wide z = 0;
-              for (Index c = 0; c < x.size(); ++c) z += static_cast<Wide>(W(row, c)) * x[c];
-              const Wide size =
-                  std::exp(of_length * squares / 2) / std::sqrt(static_cast<Wide>(waves ? m : halves * m));
-              const Wide sign = second ? -1 : 1;
+              const Wide z = w.row(r % m).dot(x), sign = second ? -1 : 1;
               const Wide value = waves ? (second ? std::sin(z) : std::cos(z)) : std::exp(sign * z);
               const Wide slope = waves ? (second ? std::cos(z) : -std::sin(z)) : sign * value;
               phi[r] = size * value;
-              for (Index c = 0; c < x.size(); ++c)
-                jacobian(r, c) = size * (slope * static_cast<Wide>(W(row, c)) + of_length * x[c] * value);
+              jacobian.row(r) = size * (slope * w.row(r % m) + of_length * value * x.transpose());
             }
           }};
 }
 
 namespace detail {
 
-template <int P>
-DenseFeature dense_feature(const SymmetricPower<P>&, Index d) {
-  return dense_symmetric_power(d, P);
-}
-inline DenseFeature dense_feature(const Linear&, Index d) { return dense_symmetric_power(d, 1); }
-template <RandomFeatureKind Kind>
-DenseFeature dense_feature(const RandomFeatures<Kind>& feature, Index) {
-  return dense_random_features(Kind, feature.projections());
-}
-/// A map that does not say what its derivative is.
+/// φ of a map of the library, none of one that does not say what its derivative is.
 template <class F>
-DenseFeature dense_feature(const F&, Index) {
+DenseFeature dense_feature([[maybe_unused]] const F& feature, [[maybe_unused]] Index d) {
+  if constexpr (F::score == Score::power) return dense_symmetric_power(d, F::degree);
+  if constexpr (requires { feature.projections(); }) return dense_random_features(F::kind, feature.projections());
   return {};
 }
 

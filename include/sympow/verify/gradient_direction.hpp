@@ -84,14 +84,14 @@ class GradientDirection {
     return chunked_vjp<Normalization>(feature, transition(), {.Q = Q, .K = K, .V = V, .dY = dY, .options = options});
   }
 
-  /// Gradients along the directions; `parameters` is that of the transition.
-  [[nodiscard]] GradientParts parts(const Gradient& g, double parameters) const {
+  /// Gradients along the directions.
+  [[nodiscard]] GradientParts parts(const Gradient& g) const {
     const auto product = [](const Matrix<double>& delta, const Matrix<Scalar>& of) {
       return delta.cwiseProduct(of.template cast<double>()).sum();
     };
-    return {product(delta_q_, g.Q), product(delta_k_, g.K), product(delta_v_, g.V), scale_step() * g.scale, parameters};
+    return {product(delta_q_, g.Q), product(delta_k_, g.K), product(delta_v_, g.V), scale_step() * g.scale,
+            moving.along(all(), g.transition)};
   }
-  [[nodiscard]] GradientParts parts(const Gradient& g) const { return parts(g, moving.along(all(), g.transition)); }
 
   /// The slopes of Σ dY∘Y by central differences of the definition, and how far these may be off.
   struct Differences {
@@ -209,13 +209,6 @@ class GradientDirection {
   GradientBounds bounds_;
   GradientParts of_parts_{};
 };
-
-template <class Normalization, class F, class Moving, class DQ, class DK, class DV, class DdY>
-[[nodiscard]] GradientDirection<Normalization, typename DQ::Scalar, F, Moving> gradient_direction(
-    const F& feature, const Moving& moving, const Eigen::MatrixBase<DQ>& Q, const Eigen::MatrixBase<DK>& K,
-    const Eigen::MatrixBase<DV>& V, const Eigen::MatrixBase<DdY>& dY, const Options& options) {
-  return {feature, moving, Q, K, V, dY, options};
-}
 
 }  // namespace detail
 }  // namespace SYMPOW_NAMESPACE::verify

@@ -23,7 +23,8 @@ template <class Normalization = DefaultNormalization, FeatureMap F, class Moving
                                    const Eigen::MatrixBase<DK>& K, const Eigen::MatrixBase<DV>& V,
                                    const Eigen::MatrixBase<DdY>& dY, const Options& options = {}) {
   using Scalar = typename DQ::Scalar;
-  const auto x = detail::gradient_direction<Normalization>(feature, moving, Q, K, V, dY, options);
+  const detail::GradientDirection<Normalization, typename DQ::Scalar, F, Moving> x(feature, moving, Q, K, V, dY,
+                                                                                   options);
   const Index few = std::min<Index>({Q.cols(), K.cols(), 8});
   Matrix<double> tokens(Q.rows(), 2 * few);
   tokens << x.Q.leftCols(few).template cast<double>(), x.K.leftCols(few).template cast<double>();
@@ -52,7 +53,8 @@ template <class Normalization = DefaultNormalization, FeatureMap F, class Moving
 [[nodiscard]] Residual gradient_forms_law(const F& feature, const Moving& moving, const Eigen::MatrixBase<DQ>& Q,
                                           const Eigen::MatrixBase<DK>& K, const Eigen::MatrixBase<DV>& V,
                                           const Eigen::MatrixBase<DdY>& dY, const Options& options = {}) {
-  const auto x = detail::gradient_direction<Normalization>(feature, moving, Q, K, V, dY, options);
+  const detail::GradientDirection<Normalization, typename DQ::Scalar, F, Moving> x(feature, moving, Q, K, V, dY,
+                                                                                   options);
   if constexpr (x.has_chunks()) {
     if (options.mask == causal()) {
       const auto a = x.by_attention(), b = x.by_chunks();
@@ -74,7 +76,8 @@ template <class Normalization = DefaultNormalization, FiniteFeatureMap F, class 
                                               const Eigen::MatrixBase<DdY>& dY, Index split,
                                               const Options& options = {}) {
   using Scalar = typename DQ::Scalar;
-  const auto x = detail::gradient_direction<Normalization>(feature, moving, Q, K, V, dY, options);
+  const detail::GradientDirection<Normalization, typename DQ::Scalar, F, Moving> x(feature, moving, Q, K, V, dY,
+                                                                                   options);
   const Index T = x.all().size, d = Q.rows(), e = V.rows();
   detail::check_splits({split}, T);
   const auto whole = x.by_chunks();

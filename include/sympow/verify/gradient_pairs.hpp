@@ -6,37 +6,18 @@
 #include <limits>
 #include <vector>
 
-#include <sympow/simd/integer_power.hpp>
 #include <sympow/verify/gradient_call.hpp>
 
 namespace SYMPOW_NAMESPACE::verify {
 namespace detail {
 
-/// Σ a_c b_c.
-inline Wide inner(const Vector<Wide>& a, const Vector<Wide>& b) {
-  Wide sum = 0;
-  for (Index c = 0; c < a.size(); ++c) sum += a[c] * b[c];
-  return sum;
-}
 /// A x, or x where A is empty.
 inline Vector<Wide> image(const Matrix<Wide>& A, const Vector<Wide>& x) {
-  if (A.size() == 0) return x;
-  Vector<Wide> y = Vector<Wide>::Zero(A.rows());
-  for (Index j = 0; j < A.cols(); ++j)
-    for (Index i = 0; i < A.rows(); ++i) y[i] += A(i, j) * x[j];
-  return y;
+  return A.size() == 0 ? x : Vector<Wide>(A.lazyProduct(x));
 }
 /// Aᵀ x, or x where A is empty.
 inline Vector<Wide> transposed_image(const Matrix<Wide>& A, const Vector<Wide>& x) {
-  if (A.size() == 0) return x;
-  Vector<Wide> y = Vector<Wide>::Zero(A.cols());
-  for (Index j = 0; j < A.cols(); ++j)
-    for (Index i = 0; i < A.rows(); ++i) y[j] += A(i, j) * x[i];
-  return y;
-}
-/// x += factor y.
-inline void add(Vector<Wide>& x, Wide factor, const Vector<Wide>& y) {
-  for (Index c = 0; c < x.size(); ++c) x[c] += factor * y[c];
+  return A.size() == 0 ? x : Vector<Wide>(A.transpose().lazyProduct(x));
 }
 /// X += factor a bᵀ.
 inline void add_outer(Matrix<Wide>& X, Wide factor, const Vector<Wide>& a, const Vector<Wide>& b) {
@@ -79,7 +60,6 @@ class Path {
 struct Embedded {
   Vector<Wide> phi = {};
   Matrix<Wide> jacobian = {};
-  Embedded() = default;
   Embedded(const DenseFeature& feature, const Vector<Wide>& x) { feature.evaluate(x, phi, jacobian); }
 };
 
@@ -93,9 +73,8 @@ struct Embedded {
 struct GradientPairs {
   std::vector<detail::Path> queries,             ///< q' on their ways
       keys;                                      ///< k on theirs
-  std::vector<detail::Embedded> query_features,  ///< embedded scores: of the absolute queries
-      key_features;                              ///< and keys
-  std::vector<detail::Embedded> state_features;  ///< of what reads the initial state, A_0 … A_i q'_i
+  std::vector<detail::Embedded> query_features,  ///< of A_0 … A_i q'_i, for embedded scores or an initial state
+      key_features;                              ///< of absolute keys, for embedded scores
   Matrix<Wide> logits,                           ///< x_ij, T_k × T_q; of embedded scores φ·φ
       log_weights,                               ///< log b_ij, T_k × T_q, -∞ for a key that is not seen
       weights,                                   ///< b_ij, T_k × T_q
@@ -104,8 +83,7 @@ struct GradientPairs {
   Vector<Wide> state_weights,                    ///< b_0i
       shift,                                     ///< by row, 0 for sums
       denominator;                               ///< the last of n⁺_i
-  Matrix<Wide> numerator,                        ///< the others, e × T_q
-      Y;                                         ///< rows: the same after the division
+  Matrix<Wide> Y;                                ///< rows, e × T_q: the others, divided by it in means
   std::vector<bool> is_degenerate;               ///< rows of means with a sum of 0
 
   /// Throws as `GradientCall::check`.
@@ -130,19 +108,17 @@ inline GradientPairs::GradientPairs(const GradientCall& call) {
   const Index m = call.Q.cols(), n = call.K.cols(), e = call.V.rows();
   for (Index i = 0; i < m; ++i) queries.emplace_back(call, call.scale * call.Q.col(i), call.token_of(i));
   for (Index j = 0; j < n; ++j) keys.emplace_back(call, call.K.col(j), j);
-  if (call.score == Score::embedded) {
-    for (const auto& query : queries) query_features.emplace_back(call.feature, query.absolute());
-    for (const auto& key : keys) key_features.emplace_back(call.feature, key.absolute());
-  }
-  if (call.initial.size() > 0)
-    for (const auto& query : queries) state_features.emplace_back(call.feature, query.absolute());
+  const bool is_embedded = call.score == Score::embedded;
+  for (std::size_t i = 0; i < queries.size() && (is_embedded || call.initial.size() > 0); ++i)
+    query_features.emplace_back(call.feature, queries[i].absolute());
+  for (std::size_t j = 0; j < keys.size() && is_embedded; ++j)
+    key_features.emplace_back(call.feature, keys[j].absolute());
   weights.setZero(n, m);
   scores.setZero(n, m);
   state_reads.setZero(e + 1, m);
   state_weights.setZero(m);
   shift.setZero(m);
   denominator.setZero(m);
-  numerator.setZero(e, m);
   Y.setZero(e, m);
   is_degenerate.assign(static_cast<std::size_t>(m), false);
   set_logits(call);
@@ -161,36 +137,28 @@ inline void GradientPairs::set_logits(const GradientCall& call) {
       const Index at = query.token();
       log_weights(j, i) = log_weight(call, j + 1, at);
       if (call.score == Score::embedded)
-        logits(j, i) = detail::inner(query_features[static_cast<std::size_t>(i)].phi,
-                                     key_features[static_cast<std::size_t>(j)].phi);
-      else
         logits(j, i) =
-            j <= at ? detail::inner(key.pushed(at), query.pulled(at)) : detail::inner(key.pulled(at), query.pulled(at));
+            query_features[static_cast<std::size_t>(i)].phi.dot(key_features[static_cast<std::size_t>(j)].phi);
+      else
+        logits(j, i) = (j <= at ? key.pushed(at) : key.pulled(at)).dot(query.pulled(at));
     }
 }
 
 inline void GradientPairs::set_row(const GradientCall& call, Index i) {
   constexpr Wide nothing = -std::numeric_limits<Wide>::infinity();
-  const Index e = call.V.rows(), seen = call.seen(i);
-  const bool exponential = call.score == Score::exponential, reads_state = call.initial.size() > 0;
+  const Index e = call.V.rows();
+  const bool reads_state = call.initial.size() > 0;
   const Wide log_state = log_weight(call, 0, call.token_of(i));
-  if (reads_state) state_reads.col(i) = detail::image(call.initial, state_features[static_cast<std::size_t>(i)].phi);
-  if (call.divided) {
-    Wide most = reads_state && state_reads(e, i) != 0 ? log_state : nothing;
-    for (Index j = call.first(i); j < seen; ++j)
-      if (exponential || logits(j, i) != 0)
-        most = std::max(most, log_weights(j, i) + (exponential ? logits(j, i) : Wide(0)));
-    shift[i] = most > nothing ? most : 0;
-  }
+  if (reads_state) state_reads.col(i) = detail::image(call.initial, query_features[static_cast<std::size_t>(i)].phi);
+  const auto [common, b, s] =
+      detail::row_scores<Wide>(call, logits.col(i), log_weights.col(i), call.first(i), call.seen(i),
+                               reads_state && state_reads(e, i) != 0 ? log_state : nothing);
+  shift[i] = common, weights.col(i) = b, scores.col(i) = s;
   Vector<Wide> sums = Vector<Wide>::Zero(e + 1);
-  for (Index j = call.first(i); j < seen; ++j) {
-    if (!(log_weights(j, i) > nothing)) continue;  // behind a closed gate, whatever it is
-    const Wide b = weights(j, i) = std::exp(log_weights(j, i) - shift[i]), x = logits(j, i);
-    const Wide s = scores(j, i) = exponential                  ? std::exp(x + log_weights(j, i) - shift[i])
-                                  : call.score == Score::power ? b * integer_power(x, call.degree)
-                                                               : b * x;
-    for (Index r = 0; r < e; ++r) sums[r] += s * call.V(r, j);
-    sums[e] += s;
+  for (Index j = call.first(i); j < call.seen(i); ++j) {
+    if (log_weights(j, i) == nothing) continue;  // behind a closed gate, whatever it is
+    for (Index r = 0; r < e; ++r) sums[r] += s[j] * call.V(r, j);
+    sums[e] += s[j];
   }
   if (reads_state && log_state > nothing) {
     state_weights[i] = std::exp(log_state - shift[i]);
@@ -198,11 +166,7 @@ inline void GradientPairs::set_row(const GradientCall& call, Index i) {
   }
   denominator[i] = sums[e];
   is_degenerate[static_cast<std::size_t>(i)] = call.divided && sums[e] == 0;
-  const Wide divisor = call.divided && sums[e] != 0 ? sums[e] : 1;
-  for (Index r = 0; r < e; ++r) {
-    numerator(r, i) = sums[r];
-    Y(r, i) = sums[r] / divisor;
-  }
+  Y.col(i) = sums.head(e) / (call.divided && sums[e] != 0 ? sums[e] : 1);
 }
 
 }  // namespace SYMPOW_NAMESPACE::verify

@@ -19,9 +19,7 @@ struct GradientReference {
   Matrix<Wide> frame = {};  ///< dA_0
   /// Turning transitions: d(A_0 … A_t), t for t, all logits being (A_0 … A_i q'_i)ᵀ (A_0 … A_j k_j).
   std::vector<Matrix<Wide>> products = {};
-  Matrix<Wide> coupling = {};       ///< c_ij = s_ij ∂loss/∂s_ij, T_k × T_q
-  Matrix<Wide> Y = {};              ///< the rows themselves
-  std::vector<bool> is_degenerate;  ///< rows of means whose sum is 0: nothing comes from them
+  Matrix<Wide> coupling = {};  ///< c_ij = s_ij ∂loss/∂s_ij, T_k × T_q
 };
 
 namespace detail {
@@ -36,8 +34,6 @@ class GradientSums {
     result_.V.setZero(call.V.rows(), n);
     result_.log_gamma.setZero(T);
     result_.coupling.setZero(n, m);
-    result_.Y = pairs_.Y;
-    result_.is_degenerate = pairs_.is_degenerate;
     if (call.has_state()) result_.initial.setZero(call.V.rows() + 1, call.feature.dimension);
     if (call.action == KeyAction::none) return;
     result_.steps.assign(static_cast<std::size_t>(T), Matrix<Wide>::Zero(d, d));
@@ -49,20 +45,16 @@ class GradientSums {
     for (Index i = 0; i < call_.Q.cols(); ++i) add_row(i);
     if (call_.d_final.size() > 0) add_final_state();
     for (Index i = 0; i < call_.Q.cols(); ++i) {  // q' = scale · q
-      result_.scale += inner(call_.Q.col(i), result_.Q.col(i));
+      result_.scale += call_.Q.col(i).dot(result_.Q.col(i));
       result_.Q.col(i) *= call_.scale;
     }
     return std::move(result_);
   }
 
  private:
-  using Columns = std::vector<Vector<Wide>>;
-
-  [[nodiscard]] Index tokens() const { return call_.tokens(); }
   [[nodiscard]] Vector<Wide> extended_value(Index j) const {  // [v_j; 1]
-    Vector<Wide> v(call_.V.rows() + 1);
-    for (Index r = 0; r < call_.V.rows(); ++r) v[r] = call_.V(r, j);
-    v[call_.V.rows()] = 1;
+    Vector<Wide> v = Vector<Wide>::Ones(call_.V.rows() + 1);
+    v.head(call_.V.rows()) = call_.V.col(j);
     return v;
   }
 
@@ -71,9 +63,9 @@ class GradientSums {
     const Index e = call_.V.rows();
     Vector<Wide> g = Vector<Wide>::Zero(e + 1);
     if (pairs_.is_degenerate[static_cast<std::size_t>(i)]) return g;
-    for (Index r = 0; r < e; ++r) g[r] = call_.dY(r, i);
+    g.head(e) = call_.dY.col(i);
     if (!call_.divided || pairs_.denominator[i] == 0) return g;
-    for (Index r = 0; r < e; ++r) g[e] -= call_.dY(r, i) * pairs_.Y(r, i);
+    g[e] = -call_.dY.col(i).dot(pairs_.Y.col(i));
     return g / pairs_.denominator[i];
   }
 
@@ -95,14 +87,14 @@ class GradientSums {
     const auto row = static_cast<std::size_t>(i);
     Vector<Wide> d_features = Vector<Wide>::Zero(call_.feature.dimension);
     for (Index j = call_.first(i); j < call_.seen(i); ++j) {
-      const Wide b = pairs_.weights(j, i), s = pairs_.scores(j, i), D = inner(extended_value(j), g);
+      const Wide b = pairs_.weights(j, i), s = pairs_.scores(j, i), D = extended_value(j).dot(g);
       if (b == 0 && s == 0) continue;  // behind a closed gate, whatever it is
-      for (Index r = 0; r < call_.V.rows(); ++r) result_.V(r, j) += s * g[r];
+      result_.V.col(j) += s * g.head(call_.V.rows());
       result_.coupling(j, i) = s * D;
       add_flow(j + 1, call_.token_of(i), s * D);
       if (call_.score == Score::embedded) {
-        add(d_features, b * D, pairs_.key_features[static_cast<std::size_t>(j)].phi);
         const auto& key = pairs_.key_features[static_cast<std::size_t>(j)];
+        d_features += (b * D) * key.phi;
         add_absolute(pairs_.keys[static_cast<std::size_t>(j)],
                      (b * D) * transposed_image(key.jacobian, pairs_.query_features[row].phi), call_.K.col(j),
                      result_.K, j);
@@ -115,17 +107,14 @@ class GradientSums {
     }
     if (call_.initial.size() > 0 && pairs_.state_weights[i] > 0) {
       const Wide b = pairs_.state_weights[i];
-      const auto& at = pairs_.state_features[row];
-      add_outer(result_.initial, b, g, at.phi);
-      add(d_features, b, transposed_image(call_.initial, g));
-      add_flow(0, call_.token_of(i), b * inner(g, Vector<Wide>(pairs_.state_reads.col(i))));
-      if (call_.score != Score::embedded) return add_reading(i, at, d_features);
+      add_outer(result_.initial, b, g, pairs_.query_features[row].phi);
+      d_features += b * transposed_image(call_.initial, g);
+      add_flow(0, call_.token_of(i), b * g.dot(pairs_.state_reads.col(i)));
     }
-    if (call_.score == Score::embedded) add_reading(i, pairs_.query_features[row], d_features);
-  }
-  void add_reading(Index i, const Embedded& at, const Vector<Wide>& d_features) {
-    const auto& query = pairs_.queries[static_cast<std::size_t>(i)];
-    add_absolute(query, transposed_image(at.jacobian, d_features), query.pulled(query.token()), result_.Q, i);
+    if (pairs_.query_features.empty()) return;
+    const Path& query = pairs_.queries[row];
+    add_absolute(query, transposed_image(pairs_.query_features[row].jacobian, d_features), query.pulled(query.token()),
+                 result_.Q, i);
   }
 
   // A logit by steps: x = k_jᵀ A_{j+1} … A_i q'_i; of a later key, x = q'_iᵀ A_{i+1} … A_j k_j.
@@ -134,11 +123,8 @@ class GradientSums {
     const Index at = query.token();
     const bool later = j > at;
     const Path &left = later ? query : key, &right = later ? key : query;
-    Vector<Wide> dq = later ? key.pulled(at) : key.pushed(at), dk = later ? query.pushed(j) : query.pulled(j);
-    for (Index c = 0; c < dq.size(); ++c) {
-      result_.Q(c, i) += dx * dq[c];
-      result_.K(c, j) += dx * dk[c];
-    }
+    result_.Q.col(i) += dx * (later ? key.pulled(at) : key.pushed(at));
+    result_.K.col(j) += dx * (later ? query.pushed(j) : query.pulled(j));
     add_between(
         left.token() + 1, right.token(), dx, [&](Index t) { return left.pushed(t); },
         [&](Index t) { return right.pulled(t); });
@@ -149,11 +135,11 @@ class GradientSums {
 
   // A function of y = A_0 A_1 … A_τ x whose gradient in y is known: x, the steps up to τ and the frame.
   void add_absolute(const Path& path, const Vector<Wide>& dy, const Vector<Wide>& x, Matrix<Wide>& dx, Index column) {
-    Columns before = {transposed_image(call_.frame, dy)};  // (A_0 … A_t)ᵀ dy from t = -1 on
+    std::vector<Vector<Wide>> before = {transposed_image(call_.frame, dy)};  // (A_0 … A_t)ᵀ dy from t = -1 on
     for (Index t = 0; t <= path.token(); ++t)
       before.push_back(call_.steps.empty() ? before.back()
                                            : transposed_image(call_.steps[static_cast<std::size_t>(t)], before.back()));
-    for (Index c = 0; c < x.size(); ++c) dx(c, column) += before.back()[c];
+    dx.col(column) += before.back();
     add_between(
         0, path.token(), 1, [&](Index t) { return before[static_cast<std::size_t>(t + 1)]; },
         [&](Index t) { return path.pulled(t); });
@@ -165,7 +151,7 @@ class GradientSums {
   // [S_T; Z_T] = b_0T [S_0; Z_0] Sym(A_1 … A_T) + Σ_j b_jT [v_j; 1] φ((A_{j+1} … A_T)ᵀ k_j)ᵀ; what turns keeps S_0 as
   // it is and puts k_j into absolute coordinates.
   void add_final_state() {
-    const Index last = tokens() - 1;
+    const Index last = call_.tokens() - 1;
     for (Index j = 0; j < call_.K.cols(); ++j) {
       const Wide b = std::exp(GradientPairs::log_weight(call_, j + 1, last));
       if (b == 0) continue;
@@ -173,15 +159,15 @@ class GradientSums {
       const bool turns = call_.action == KeyAction::turn;
       const Embedded at(call_.feature, turns ? key.absolute() : key.pushed(last));
       const Vector<Wide> H_phi = image(call_.d_final, at.phi), v = extended_value(j);
-      for (Index r = 0; r < call_.V.rows(); ++r) result_.V(r, j) += b * H_phi[r];
-      add_flow(j + 1, last, b * inner(v, H_phi));
+      result_.V.col(j) += b * H_phi.head(call_.V.rows());
+      add_flow(j + 1, last, b * v.dot(H_phi));
       const Vector<Wide> d_key = transposed_image(at.jacobian, b * transposed_image(call_.d_final, v));
       if (turns) {
         add_absolute(key, d_key, call_.K.col(j), result_.K, j);
         continue;
       }
       const Path row(call_, d_key, last);
-      for (Index c = 0; c < d_key.size(); ++c) result_.K(c, j) += row.pulled(j)[c];
+      result_.K.col(j) += row.pulled(j);
       add_between(j + 1, last, 1, [&](Index t) { return key.pushed(t); }, [&](Index t) { return row.pulled(t); });
     }
     const Wide b = std::exp(GradientPairs::log_weight(call_, 0, last));
@@ -189,55 +175,33 @@ class GradientSums {
     add_state_to_state(b, last);
   }
 
-  // ⟨[dS_T; dZ_T], b_0T [S_0; Z_0] Sym(A_1 … A_T)⟩, row by row of the two.
+  // ⟨[dS_T; dZ_T], b_0T [S_0; Z_0] Sym(A_1 … A_T)⟩, row by row of the two. A diagonal A_1 … A_T multiplies entry α by
+  // φ_α(a)/φ_α(1), where a is its diagonal.
   void add_state_to_state(Wide b, Index last) {
+    const bool scales = call_.action == KeyAction::scale;
+    const Vector<Wide> ones = Vector<Wide>::Ones(call_.Q.rows());
+    const Path first(call_, ones, -1), behind(call_, ones, last);
+    const Embedded of_ones(call_.feature, ones), at(call_.feature, first.pushed(last));
     Wide coupling = 0;
-    const bool has_initial = call_.initial.size() > 0;
     for (Index r = 0; r < call_.d_final.rows(); ++r) {
-      const Vector<Wide> h = call_.d_final.row(r).transpose();
-      const Vector<Wide> s = has_initial ? Vector<Wide>(call_.initial.row(r).transpose()) : Vector<Wide>(0 * h);
+      const Vector<Wide> h = b * call_.d_final.row(r).transpose();
+      Vector<Wide> s = Vector<Wide>::Zero(h.size()), d_initial = h;
+      if (scales) d_initial = h.cwiseProduct(at.phi).cwiseQuotient(of_ones.phi);
+      if (call_.initial.size() > 0) s = call_.initial.row(r).transpose();
       if (call_.action == KeyAction::mix) {
         const Path row(call_, h, last), key(call_, s, -1);
-        for (Index c = 0; c < h.size(); ++c) result_.initial(r, c) += b * row.pulled(-1)[c];
-        coupling += b * inner(s, row.pulled(-1));
-        add_between(0, last, b, [&](Index t) { return key.pushed(t); }, [&](Index t) { return row.pulled(t); });
-        continue;
+        d_initial = row.pulled(-1);
+        add_between(0, last, 1, [&](Index t) { return key.pushed(t); }, [&](Index t) { return row.pulled(t); });
       }
-      for (Index alpha = 0; alpha < h.size(); ++alpha) {
-        const Wide factor = call_.action == KeyAction::scale ? monomial(alpha, -1, -1) : 1;
-        result_.initial(r, alpha) += b * factor * h[alpha];
-        coupling += b * factor * h[alpha] * s[alpha];
-        if (call_.action != KeyAction::scale || s[alpha] == 0) continue;
-        for (Index t = 0; t <= last; ++t)
-          for (Index c = 0; c < call_.Q.rows(); ++c)
-            result_.steps[static_cast<std::size_t>(t)](c, c) += b * h[alpha] * s[alpha] * monomial(alpha, t, c);
-      }
+      result_.initial.row(r) += d_initial.transpose();
+      coupling += s.dot(d_initial);
+      if (!scales) continue;
+      const Vector<Wide> d_a = transposed_image(at.jacobian, h.cwiseProduct(s).cwiseQuotient(of_ones.phi));
+      for (Index t = 0; t <= last; ++t)
+        result_.steps[static_cast<std::size_t>(t)].diagonal() +=
+            d_a.cwiseProduct(first.pushed(t - 1)).cwiseProduct(behind.pulled(t));
     }
     add_flow(0, last, coupling);
-  }
-
-  // Entry α of the diagonal of Sym(A_1 … A_T) for diagonal A_t; with a token, its derivative in entry c of that A_t.
-  [[nodiscard]] Wide monomial(Index alpha, Index token, Index channel) const {
-    const auto index = MultiIndices(call_.Q.rows(), call_.degree)[alpha];
-    const auto product = [&](Index c, Index without) {
-      Wide all = 1;
-      for (Index t = 0; t < tokens(); ++t)
-        if (t != without) all *= call_.steps[static_cast<std::size_t>(t)](c, c);
-      return all;
-    };
-    Wide value = token < 0 ? 1 : 0;
-    if (token < 0) {
-      for (const Index c : index) value *= product(c, -1);
-      return value;
-    }
-    for (int level = 0; level < index.size(); ++level) {
-      if (index[level] != channel) continue;
-      Wide one = product(channel, token);
-      for (int other = 0; other < index.size(); ++other)
-        if (other != level) one *= product(index[other], -1);
-      value += one;
-    }
-    return value;
   }
 
   const GradientCall& call_;

@@ -116,8 +116,7 @@ class Inputs {
   }
   /// An integer in low … high.
   [[nodiscard]] Index integer(const std::string& name, Index low, Index high) {
-    require(low <= high);
-    return static_cast<Index>(next({name, 1, 1, low, high}, 1).entries[0].n);
+    return integers(name, 1, 1, low, high)(0, 0);
   }
 
   /// A matrix of integers in low … high.
@@ -185,10 +184,7 @@ class Inputs {
   void differ(const exact::Enclosure& left, const exact::Enclosure& right, const std::string& words) {
     const auto middle = [](const exact::Enclosure& x) { return (x.low + x.high) / Rational(2); };
     const auto rounded = [](const Rational& x) {
-      constexpr double most = 1e9;
-      return abs(x) < Rational(1000000000)
-                 ? Rational(std::lround(1e6 * std::clamp(x.to_double(), -most, most)), 1000000)
-                 : x;
+      return abs(x) < Rational(1000000000) ? Rational(std::lround(1e6 * x.to_double()), 1000000) : x;
     };
     const Rational a = rounded(middle(left)), b = rounded(middle(right));
     if (a == b) return differ(middle(left), middle(right), words);

@@ -1,10 +1,8 @@
 // A whole program that decides propositions, the library's or your own.
 #pragma once
 
-#include <cstdint>
 #include <cstdio>
 #include <exception>
-#include <functional>
 #include <memory>
 #include <stdexcept>
 #include <string>
@@ -13,41 +11,8 @@
 
 #include <sympow/io/output_file.hpp>
 #include <sympow/verify/arguments.hpp>
-#include <sympow/verify/report_json.hpp>
 
 namespace SYMPOW_NAMESPACE::verify {
-
-/// An option that prints something else instead of deciding propositions.
-struct Command {
-  std::string option,                                          ///< "--dualities"
-      help;                                                    ///< what it does, for --help
-  bool (*run)(const std::string& scalar, std::uint64_t seed);  ///< whether all is well
-};
-
-/// A file that a program can write of what it has decided.
-struct ReportFormat {
-  std::string option;                     ///< "--json", in front of the file's name
-  std::string (*written)(const Report&);  ///< what it holds
-};
-
-/// How a statement is decided without rounding; `corrected` for an erratum.
-struct ExactDecision {
-  std::string id;                                              ///< of a proposition
-  std::function<Decision(std::uint64_t seed)> statement;       ///< as printed
-  std::function<Decision(std::uint64_t seed)> corrected = {};  ///< what is true instead
-};
-
-/// What `run_program` is to decide.
-struct Program {
-  std::string name;                                             ///< of the program, for its messages
-  std::string about;                                            ///< a sentence for --help
-  std::vector<PropositionGroup> (*groups_double)();             ///< what to decide in double
-  std::vector<PropositionGroup> (*groups_float)() = nullptr;    ///< and in float; without it there is no --scalar float
-  std::vector<Paper> papers = {};                               ///< what the letters of sources stand for
-  std::vector<Command> commands = {};                           ///< options of your own
-  std::vector<ExactDecision> (*exact)() = nullptr;              ///< what --exact decides; without it it is refused
-  std::vector<ReportFormat> files = {{"--json", json_report}};  ///< what can be written
-};
 
 namespace detail {
 
@@ -122,7 +87,7 @@ inline void decide_exactly(Proposition& p, const std::vector<ExactDecision>& exa
   for (const ExactDecision& one : exact)
     if (one.id == p.id) {
       p.decision = one.statement(seed);
-      if (one.corrected) p.corrected_decision = one.corrected(seed);
+      if (one.corrected) p.corrected.decision = one.corrected(seed);
     }
 }
 
@@ -139,9 +104,9 @@ inline void decide(Report& report, const std::vector<PropositionGroup>& groups, 
     for (Proposition p : ledger.propositions()) {
       Selection of_any_verdict = arguments.selection;
       of_any_verdict.verdicts.clear();
-      if (!of_any_verdict(p, report.papers)) continue;
+      if (!of_any_verdict(p)) continue;
       decide_exactly(p, exact, report.seed);
-      if (!arguments.selection(p, report.papers)) continue;
+      if (!arguments.selection(p)) continue;
       put_all(arguments.list ? list_line_of(p) : lines_of(p, arguments.explain), out);
       report.propositions.push_back(p);
     }
@@ -166,14 +131,13 @@ inline int run(const Program& program, const Arguments& arguments, std::FILE* ou
   put_all(heading(report), out);
   decide(report, arguments.scalar == "float" ? program.groups_float() : program.groups_double(), arguments,
          arguments.exact ? program.exact() : std::vector<ExactDecision>{}, out, progress);
-  if (report.propositions.empty()) throw std::invalid_argument("no statement fits " + arguments.selection.text());
+  if (report.propositions.empty()) throw std::invalid_argument("no statement fits " + arguments.text);
   for (const auto& [file, written] : files) {
     file->open() << written(report);
     file->finish();
     file->commit();
   }
-  Counts counts;
-  for (const Proposition& p : report.propositions) counts.add(p);
+  const Counts counts(report.propositions);
   put_all("\n" + (arguments.list ? counted(counts.total(), "statement", "statements") + "\n"
                                  : text_table(report) + "\n" + summary(report)),
           out);
@@ -195,12 +159,7 @@ inline int run(const Program& program, const Arguments& arguments, std::FILE* ou
 inline int run_program(int argc, const char* const* argv, const Program& program, std::FILE* out = stdout,
                        std::FILE* errors = stderr) {
   try {
-    std::vector<std::string> scalars = {"double"}, commands, files;
-    if (program.groups_float != nullptr) scalars.emplace_back("float");
-    for (const Command& command : program.commands) commands.push_back(command.option);
-    for (const ReportFormat& format : program.files) files.push_back(format.option);
-    const std::vector<std::string> given(argv + (argc > 0 ? 1 : 0), argv + argc);
-    const Arguments arguments = parse_arguments(given, program.papers, scalars, commands, files);
+    const Arguments arguments = parse_arguments({argv + (argc > 0 ? 1 : 0), argv + argc}, program);
     if (!arguments.help) return detail::run(program, arguments, out, errors);
     detail::put_all(detail::usage(program), out);
     return 0;

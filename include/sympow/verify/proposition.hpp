@@ -1,7 +1,6 @@
 // A statement of the source papers as something that this machine decides.
 #pragma once
 
-#include <cmath>
 #include <cstdint>
 #include <limits>
 #include <string>
@@ -27,35 +26,32 @@ enum class Kind {
   documentation  ///< about the listings' own language; nothing for this library to compute
 };
 
-/// One checked statement. It holds if residual ≤ bound and fails if residual > bound; one that is not a number does
-/// neither, and is expected of nothing.
-struct Proposition {
-  std::string id;                 ///< as in docs/errata.md and docs/equations.md
-  std::string statement;          ///< in a formula or a sentence
-  std::string source;             ///< the paper, A to E, and the section
-  Kind kind = Kind::statement;    ///< what is expected of it
-  double residual = 0;            ///< size of the violation of the printed form
-  double bound = 0;               ///< what rounding explains
-  std::string correction;         ///< erratum: what is true instead; documentation: why nothing is computed
-  double corrected_residual = 0;  ///< erratum: the same of the corrected form
-  double corrected_bound = 0;     ///< erratum: what rounding explains of it
-  std::string unit;  ///< what residual and bound are measured in: "row rule", "max|V|", "relative to ‖A‖"; or nothing
-  std::string corrected_unit;        ///< the same of the corrected form
-  std::string reason;                ///< why the bound is what it is, where somebody said so
-  std::string corrected_reason;      ///< the same of the corrected form
-  Decision decision = {};            ///< what was decided without rounding, where something was
-  Decision corrected_decision = {};  ///< erratum: the same of the corrected form
+/// A form of a statement and what was found of it. It holds if residual ≤ bound and fails if residual > bound; where
+/// the residual is not a number it does neither.
+struct Claim {
+  std::string statement;    ///< in a formula or a sentence
+  double residual = 0;      ///< size of the violation
+  double bound = 0;         ///< what rounding explains
+  std::string unit = {};    ///< what both are measured in: "row rule", "max|V|", "relative to ‖A‖"; or nothing
+  std::string reason = {};  ///< why the bound is what it is, where somebody said so
+  Decision decision = {};   ///< what was decided without rounding, where something was
 
   /// residual ≤ bound.
   [[nodiscard]] bool holds() const { return residual <= bound; }
   /// residual > bound.
   [[nodiscard]] bool fails() const { return residual > bound; }
-  /// The corrected form holds.
-  [[nodiscard]] bool correction_holds() const { return corrected_residual <= corrected_bound; }
+};
+
+/// One checked statement, as printed.
+struct Proposition : Claim {
+  std::string id;               ///< as in docs/errata.md and docs/equations.md
+  std::string source;           ///< the paper, A to E, and the section
+  Kind kind = Kind::statement;  ///< what is expected of it
+  Claim corrected = {};         ///< erratum: what is true instead; documentation: why nothing is computed
 
   /// How it was decided; of an erratum, both forms.
   [[nodiscard]] Method method() const {
-    const bool both = kind != Kind::erratum || corrected_decision.method == decision.method;
+    const bool both = kind != Kind::erratum || corrected.decision.method == decision.method;
     return both ? decision.method : Method::bound;
   }
 
@@ -66,7 +62,7 @@ struct Proposition {
       case Kind::statement:
         return holds() && !decision.refuted;
       case Kind::erratum:
-        return fails() && correction_holds() && refuted && !corrected_decision.refuted;
+        return fails() && corrected.holds() && refuted && !corrected.decision.refuted;
       case Kind::control:
         return fails() && refuted;
       case Kind::documentation:
@@ -83,81 +79,58 @@ struct Proposition {
 class Ledger {
  public:
   /// A statement that must hold: residual ≤ bound.
-  void holds(std::string id, double residual, Bound bound, std::string statement, std::string source) {
-    add(Kind::statement, std::move(id), residual, std::move(bound), statement, std::move(source));
+  void holds(std::string id, double residual, Bound bound, const std::string& statement, std::string source) {
+    add(Kind::statement, std::move(id), std::move(source), claim(statement, residual, std::move(bound)));
   }
 
   /// A printed form that must fail, residual > bound, beside a corrected one that must hold.
-  void erratum(std::string id, double residual, Bound bound, std::string statement, std::string source,
-               std::string correction, double corrected_residual, Bound corrected_bound) {
-    Proposition& p = add(Kind::erratum, std::move(id), residual, std::move(bound), statement, std::move(source));
-    p.corrected_residual = corrected_residual;
-    measure(std::move(corrected_bound), correction,
-            {p.correction, p.corrected_bound, p.corrected_unit, p.corrected_reason});
+  void erratum(std::string id, double residual, Bound bound, const std::string& statement, std::string source,
+               const std::string& correction, double corrected_residual, Bound corrected_bound) {
+    add(Kind::erratum, std::move(id), std::move(source), claim(statement, residual, std::move(bound)),
+        claim(correction, corrected_residual, std::move(corrected_bound)));
   }
 
   /// A reading or mutant that must fail, residual > bound.
-  void control(std::string id, double residual, Bound bound, std::string statement, std::string source) {
-    add(Kind::control, std::move(id), residual, std::move(bound), statement, std::move(source));
+  void control(std::string id, double residual, Bound bound, const std::string& statement, std::string source) {
+    add(Kind::control, std::move(id), std::move(source), claim(statement, residual, std::move(bound)));
   }
 
   /// A statement that was decided without rounding, as by `decide_exactly`, and must hold.
-  void holds(std::string id, Decision decision, std::string statement, std::string source) {
-    decide(Kind::statement, std::move(id), std::move(decision), statement, std::move(source));
+  void holds(std::string id, Decision decision, const std::string& statement, std::string source) {
+    add(Kind::statement, std::move(id), std::move(source), claim(statement, std::move(decision)));
   }
   /// A reading or mutant that was decided without rounding and must be refuted.
-  void control(std::string id, Decision decision, std::string statement, std::string source) {
-    decide(Kind::control, std::move(id), std::move(decision), statement, std::move(source));
+  void control(std::string id, Decision decision, const std::string& statement, std::string source) {
+    add(Kind::control, std::move(id), std::move(source), claim(statement, std::move(decision)));
   }
   /// A printed form that must be refuted without rounding, beside a corrected one that must hold.
-  void erratum(std::string id, Decision decision, std::string statement, std::string source, std::string correction,
-               Decision corrected) {
-    Proposition& p = decide(Kind::erratum, std::move(id), std::move(decision), statement, std::move(source));
-    p.correction = std::move(correction);
-    p.corrected_residual = corrected.size();
-    p.corrected_decision = std::move(corrected);
+  void erratum(std::string id, Decision decision, const std::string& statement, std::string source,
+               const std::string& correction, Decision corrected) {
+    add(Kind::erratum, std::move(id), std::move(source), claim(statement, std::move(decision)),
+        claim(correction, std::move(corrected)));
   }
 
   /// Something about the papers' listings that only their own language can show.
   void documents(std::string id, std::string statement, std::string source, std::string reason) {
-    Proposition& p = add(Kind::documentation, std::move(id), 0, 0, statement, std::move(source));
-    p.statement = std::move(statement);
-    p.correction = std::move(reason);
+    add(Kind::documentation, std::move(id), std::move(source), {.statement = std::move(statement)},
+        {.statement = std::move(reason)});
   }
 
   /// All of them so far.
   [[nodiscard]] const std::vector<Proposition>& propositions() const { return propositions_; }
 
  private:
-  /// Where a form of a statement is kept.
-  struct Form {
-    std::string& text;
-    double& bound;
-    std::string& unit;
-    std::string& reason;
-  };
-  static void measure(Bound bound, const std::string& text, const Form& form) {
+  static Claim claim(const std::string& text, double residual, Bound bound) {
     Measured measured = split_unit(text);
-    form.text = std::move(measured.statement);
-    form.bound = bound.value;
     const bool says_itself = !measured.unit.empty() || text.find("residual: ") != std::string::npos;
-    form.unit = says_itself ? std::move(measured.unit) : std::move(bound.unit);
-    form.reason = std::move(bound.reason);
+    return {std::move(measured.statement), residual, bound.value, std::move(says_itself ? measured.unit : bound.unit),
+            std::move(bound.reason)};
   }
-  Proposition& decide(Kind kind, std::string id, Decision decision, const std::string& statement, std::string source) {
-    Proposition& p = add(kind, std::move(id), decision.size(), 0, statement, std::move(source));
-    p.decision = std::move(decision);
-    return p;
+  static Claim claim(const std::string& text, Decision decision) {
+    return {.statement = text, .residual = decision.size(), .decision = std::move(decision)};
   }
-  Proposition& add(Kind kind, std::string id, double residual, Bound bound, const std::string& statement,
-                   std::string source) {
-    Proposition& p = propositions_.emplace_back();
-    p.kind = kind;
-    p.id = std::move(id);
-    p.source = std::move(source);
-    p.residual = residual;
-    measure(std::move(bound), statement, {p.statement, p.bound, p.unit, p.reason});
-    return p;
+  void add(Kind kind, std::string id, std::string source, Claim printed, Claim corrected = {}) {
+    propositions_.push_back({std::move(printed), std::move(id), std::move(source), kind, std::move(corrected)});
   }
 
   std::vector<Proposition> propositions_;

@@ -1,10 +1,13 @@
 // What a run of propositions found, and how a line of it reads.
 #pragma once
 
-#include <cmath>
+#include <array>
 #include <cstdarg>
 #include <cstdint>
 #include <cstdio>
+#include <fstream>
+#include <functional>
+#include <iterator>
 #include <string>
 #include <vector>
 
@@ -30,18 +33,10 @@ namespace SYMPOW_NAMESPACE::verify {
 
 /// The processor as the system names it, else its architecture.
 [[nodiscard]] inline std::string processor_name() {
-  std::string name;
-  if (std::FILE* file = std::fopen("/proc/cpuinfo", "r")) {
-    char line[256];
-    while (name.empty() && std::fgets(line, sizeof line, file) != nullptr) {
-      const std::string text = line;
-      const std::size_t colon = text.find(": ");
-      if (text.starts_with("model name") && colon != std::string::npos)
-        name = text.substr(colon + 2, text.find_last_not_of("\r\n") - colon - 1);
-    }
-    std::fclose(file);
-  }
-  if (!name.empty()) return name;
+  std::ifstream file("/proc/cpuinfo");
+  for (std::string line; std::getline(file, line);)
+    if (const std::size_t colon = line.find(": "); line.starts_with("model name") && colon != std::string::npos)
+      return line.substr(colon + 2);
 #if defined(__x86_64__) || defined(_M_X64)
   return "x86-64";
 #elif defined(__aarch64__) || defined(_M_ARM64)
@@ -62,8 +57,6 @@ struct Report {
       compiler = compiler_name(),              ///< that built the program
       processor = processor_name();            ///< that it ran on
 
-  /// Where a proposition stands.
-  [[nodiscard]] Source source(const Proposition& p) const { return parse_source(p.source, papers); }
   /// "double, seed 1; sympow 0.2.0, the compiler, the processor"
   [[nodiscard]] std::string setting() const {
     return scalar + ", seed " + std::to_string(seed) + "; sympow " + version + ", " + compiler + ", " + processor;
@@ -72,18 +65,8 @@ struct Report {
 
 /// What came out: holds, erratum, control or documented; unexpected if the machine does not agree with the ledger.
 [[nodiscard]] inline std::string verdict(const Proposition& p) {
-  if (!p.as_expected()) return "unexpected";
-  switch (p.kind) {
-    case Kind::statement:
-      return "holds";
-    case Kind::erratum:
-      return "erratum";
-    case Kind::control:
-      return "control";
-    case Kind::documentation:
-      return "documented";
-  }
-  return "";
+  constexpr std::array names = {"holds", "erratum", "control", "documented"};  // by kind
+  return p.as_expected() ? names[static_cast<std::size_t>(p.kind)] : "unexpected";
 }
 
 namespace detail {
@@ -122,6 +105,14 @@ inline std::string print(const char* format, ...) {
   return text + std::string(size < width ? width - size : 0, ' ');
 }
 
+/// The text of each value, with a separator between them.
+template <class Values, class Text = std::identity>
+[[nodiscard]] std::string joined(const Values& values, const std::string& separator, const Text& text = {}) {
+  std::string all;
+  for (const auto& value : values) all += (&value == std::data(values) ? "" : separator) + text(value);
+  return all;
+}
+
 /// A number and what there are so many of: "1 statement", "2 statements".
 [[nodiscard]] inline std::string counted(int count, const char* one, const char* several) {
   return std::to_string(count) + " " + (count == 1 ? one : several);
@@ -142,29 +133,25 @@ namespace detail {
   return name_of(decision.method) + " " + (decision.residual.size() < 9 ? decision.residual + " ≠ 0" : "not 0");
 }
 
-/// A form of a proposition: what it is measured by, and its words.
-struct Line {
-  double residual, bound;
-  const std::string &words, &unit, &reason;
-  const Decision& decision;
-
-  [[nodiscard]] std::string measured() const {
-    return padded(decision.is_made() ? decided(decision) : comparison(residual, bound), 22);
-  }
-  [[nodiscard]] std::string text() const {
-    if (!decision.is_made()) return with_unit(words, unit);
-    return words + (decision.domain.empty() ? "" : "; for " + decision.domain);
-  }
-  /// Its counterexample, its floating-point residual and the reason of its bound.
-  [[nodiscard]] std::string explained() const {
-    const std::string margin(47, ' ');
-    std::string lines;
-    if (!decision.counterexample.empty()) lines += margin + "counterexample: " + decision.counterexample + "\n";
-    if (decision.is_made() && (residual != decision.size() || bound > 0))
-      lines += margin + "in floating point: " + comparison(residual, bound) + (unit.empty() ? "" : ", " + unit) + "\n";
-    return reason.empty() ? lines : lines + margin + "bound: " + reason + "\n";
-  }
-};
+/// "3.1e-16 <= 8.9e-16", or how a claim was decided.
+[[nodiscard]] inline std::string measured(const Claim& claim) {
+  return padded(claim.decision.is_made() ? decided(claim.decision) : comparison(claim.residual, claim.bound), 22);
+}
+/// Its words, with the unit or with what was tried.
+[[nodiscard]] inline std::string text(const Claim& claim) {
+  if (!claim.decision.is_made()) return with_unit(claim.statement, claim.unit);
+  return claim.statement + (claim.decision.domain.empty() ? "" : "; for " + claim.decision.domain);
+}
+/// Its counterexample, its floating-point residual and the reason of its bound.
+[[nodiscard]] inline std::string explained(const Claim& claim) {
+  const std::string margin(47, ' ');
+  const auto& [statement, residual, bound, unit, reason, decision] = claim;
+  std::string lines;
+  if (!decision.counterexample.empty()) lines += margin + "counterexample: " + decision.counterexample + "\n";
+  if (decision.is_made() && (residual != decision.size() || bound > 0))
+    lines += margin + "in floating point: " + comparison(residual, bound) + (unit.empty() ? "" : ", " + unit) + "\n";
+  return reason.empty() ? lines : lines + margin + "bound: " + reason + "\n";
+}
 
 }  // namespace detail
 
@@ -174,16 +161,15 @@ struct Line {
 [[nodiscard]] inline std::string lines_of(const Proposition& p, bool explain) {
   using detail::padded;
   const bool computed = p.kind != Kind::documentation;
-  const std::string name = verdict(p), word = name == "unexpected" ? "UNEXPECTED" : name, margin(47, ' ');
-  const detail::Line line{p.residual, p.bound, p.statement, p.unit, p.reason, p.decision},
-      corrected{p.corrected_residual, p.corrected_bound,  p.correction,
-                p.corrected_unit,     p.corrected_reason, p.corrected_decision};
-  std::string text = padded(word, 12) + padded(p.id, 13) + (computed ? line.measured() : std::string(22, ' ')) +
-                     line.text() + "  [" + p.source + "]\n";
-  if (explain) text += line.explained();
-  if (p.kind == Kind::erratum) text += padded("  true is", 25) + corrected.measured() + corrected.text() + "\n";
-  if (explain && p.kind == Kind::erratum) text += corrected.explained();
-  if (!computed) text += margin + p.correction + "\n";
+  const std::string name = verdict(p), word = name == "unexpected" ? "UNEXPECTED" : name;
+  std::string text = padded(word, 12) + padded(p.id, 13) + (computed ? detail::measured(p) : std::string(22, ' ')) +
+                     detail::text(p) + "  [" + p.source + "]\n";
+  if (explain) text += detail::explained(p);
+  if (p.kind == Kind::erratum) {
+    text += padded("  true is", 25) + detail::measured(p.corrected) + detail::text(p.corrected) + "\n";
+    if (explain) text += detail::explained(p.corrected);
+  }
+  if (!computed) text += std::string(47, ' ') + p.corrected.statement + "\n";
   return text;
 }
 
@@ -192,7 +178,7 @@ struct Line {
   const char* kinds[] = {"statement", "erratum", "control", "documented"};
   std::string text = detail::padded(p.id, 13) + detail::padded(kinds[static_cast<int>(p.kind)], 12) + p.statement +
                      "  [" + p.source + "]\n";
-  if (p.kind == Kind::erratum) text += std::string(25, ' ') + "true is: " + p.correction + "\n";
+  if (p.kind == Kind::erratum) text += std::string(25, ' ') + "true is: " + p.corrected.statement + "\n";
   return text;
 }
 

@@ -36,57 +36,47 @@ namespace detail {
 /// One proposition as an object. `paper`, `section` and `equation` are those of its first place; `places` has all of
 /// them. Numbers, units, reasons and what was decided without rounding come twice, for the statement and, with
 /// corrected_ before them, for its correction; null where there is nothing to measure.
-[[nodiscard]] inline std::string json_object(const Proposition& p, const Source& source) {
-  using detail::json;
+[[nodiscard]] inline std::string json_object(const Proposition& p) {
+  using detail::json, detail::joined;
+  const Source source = parse_source(p.source);
   std::string text = "{\"id\": " + json(p.id) + ", " + json(source.first()) + ", \"source\": " + json(p.source) +
-                     ", \"note\": " + json(source.note) + ", \"places\": [";
-  for (std::size_t n = 0; n < source.places.size(); ++n) text += (n == 0 ? "{" : ", {") + json(source.places[n]) + "}";
-  const auto form = [&](const std::string& prefix, bool computed, double residual, double bound,
-                        const std::string& unit, const std::string& reason, const Decision& decision) {
-    return ", \"" + prefix + "residual\": " + (computed ? json(residual) : "null") + ", \"" + prefix +
-           "bound\": " + (computed ? json(bound) : "null") + ", \"" + prefix +
-           "unit\": " + (computed ? json(unit.empty() ? "absolute" : unit) : "null") + ", \"" + prefix +
-           "reason\": " + json(reason) + ", \"" + prefix +
-           "decided\": " + (computed ? json(name_of(decision.method)) : "null") + ", \"" + prefix +
-           "exact_residual\": " + (decision.is_made() ? json(decision.residual) : "null") + ", \"" + prefix +
-           "domain\": " + json(decision.domain) + ", \"" + prefix +
-           "counterexample\": " + json(decision.counterexample);
+                     ", \"note\": " + json(source.note) + ", \"places\": [" +
+                     joined(source.places, ", ", [](const Place& place) { return "{" + json(place) + "}"; });
+  const auto form = [](const std::string& prefix, bool computed, const Claim& claim) {
+    const auto& [statement, residual, bound, unit, reason, decision] = claim;
+    const auto field = [&](const char* name, const std::string& value) {
+      return ", \"" + prefix + name + "\": " + value;
+    };
+    const auto measured = [&](const std::string& value) { return computed ? value : "null"; };
+    return field("residual", measured(json(residual))) + field("bound", measured(json(bound))) +
+           field("unit", measured(json(unit.empty() ? "absolute" : unit))) + field("reason", json(reason)) +
+           field("decided", measured(json(name_of(decision.method)))) +
+           field("exact_residual", decision.is_made() ? json(decision.residual) : "null") +
+           field("domain", json(decision.domain)) + field("counterexample", json(decision.counterexample));
   };
-  text += "],\n   \"verdict\": " + json(verdict(p)) + ", \"statement\": " + json(p.statement) +
-          form("", p.kind != Kind::documentation, p.residual, p.bound, p.unit, p.reason, p.decision) +
-          ",\n   \"correction\": " + json(p.correction) +
-          form("corrected_", p.kind == Kind::erratum, p.corrected_residual, p.corrected_bound, p.corrected_unit,
-               p.corrected_reason, p.corrected_decision) +
-          "}";
-  return text;
+  return text + "],\n   \"verdict\": " + json(verdict(p)) + ", \"statement\": " + json(p.statement) +
+         form("", p.kind != Kind::documentation, p) + ",\n   \"correction\": " + json(p.corrected.statement) +
+         form("corrected_", p.kind == Kind::erratum, p.corrected) + "}";
 }
 
 /// The whole report as an object: what decided it, the papers, the counts by verdict and method, `propositions`.
 [[nodiscard]] inline std::string json_report(const Report& report) {
-  using detail::json;
-  std::string text = "{\"program\": " + json(report.program) + ", \"version\": " + json(report.version) +
-                     ", \"scalar\": " + json(report.scalar) + ", \"seed\": " + std::to_string(report.seed) +
-                     ",\n \"compiler\": " + json(report.compiler) + ", \"processor\": " + json(report.processor) +
-                     ",\n \"papers\": [";
-  const char* separator = "\n";
-  for (const Paper& paper : report.papers) {
-    text += separator + std::string("  {\"letter\": ") + json(paper.letter) + ", \"title\": " + json(paper.title) +
-            ", \"authors\": " + json(paper.authors) + ", \"year\": " + json(paper.year) +
-            ", \"venue\": " + json(paper.venue) + ", \"link\": " + json(paper.link) + "}";
-    separator = ",\n";
-  }
-  text += "],\n \"counts\": {";
-  Counts counts;
-  for (const Proposition& p : report.propositions) counts.add(p);
-  for (std::size_t n = 0; n < Counts::names.size(); ++n)
-    text += (n == 0 ? "" : ", ") + json(Counts::names[n]) + ": " + std::to_string(counts.of[n]);
-  text += "},\n \"methods\": " + json(methods_line(counts)) + ",\n \"propositions\": [";
-  separator = "\n  ";
-  for (const Proposition& p : report.propositions) {
-    text += separator + json_object(p, report.source(p));
-    separator = ",\n  ";
-  }
-  return text + "\n]}\n";
+  using detail::json, detail::joined;
+  const Counts counts(report.propositions);
+  const auto paper = [](const Paper& of) {
+    return "  {\"letter\": " + json(of.letter) + ", \"title\": " + json(of.title) +
+           ", \"authors\": " + json(of.authors) + ", \"year\": " + json(of.year) + ", \"venue\": " + json(of.venue) +
+           ", \"link\": " + json(of.link) + "}";
+  };
+  const auto count = [&](const char* const& name) {
+    return json(name) + ": " + std::to_string(counts.of[static_cast<std::size_t>(&name - Counts::names.data())]);
+  };
+  return "{\"program\": " + json(report.program) + ", \"version\": " + json(report.version) +
+         ", \"scalar\": " + json(report.scalar) + ", \"seed\": " + std::to_string(report.seed) +
+         ",\n \"compiler\": " + json(report.compiler) + ", \"processor\": " + json(report.processor) +
+         ",\n \"papers\": [" + (report.papers.empty() ? "" : "\n") + joined(report.papers, ",\n", paper) +
+         "],\n \"counts\": {" + joined(Counts::names, ", ", count) + "},\n \"methods\": " + json(methods_line(counts)) +
+         ",\n \"propositions\": [\n  " + joined(report.propositions, ",\n  ", json_object) + "\n]}\n";
 }
 
 }  // namespace SYMPOW_NAMESPACE::verify

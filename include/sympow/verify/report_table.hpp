@@ -4,9 +4,13 @@
 #include <algorithm>
 #include <array>
 #include <cstdlib>
+#include <functional>
 #include <string>
+#include <utility>
 #include <vector>
 
+#include <sympow/verify/papers.hpp>
+#include <sympow/verify/place.hpp>
 #include <sympow/verify/report.hpp>
 
 namespace SYMPOW_NAMESPACE::verify {
@@ -19,6 +23,12 @@ struct Counts {
   static constexpr std::array<Method, 3> methods = {Method::exact, Method::certified, Method::bound};
   std::array<int, 5> of{};       ///< in the order of `names`
   std::array<int, 3> decided{};  ///< in the order of `methods`; what is documented is not among them
+
+  Counts() = default;
+  /// Of all of these.
+  explicit Counts(const std::vector<Proposition>& propositions) {
+    for (const Proposition& p : propositions) add(p);
+  }
 
   /// Counts one more of its verdict, and of its method.
   void add(const Proposition& p) {
@@ -36,25 +46,26 @@ struct Counts {
   [[nodiscard]] int total() const { return of[0] + of[1] + of[2] + of[3] + of[4]; }  ///< of all verdicts
 };
 
-/// A section and the propositions whose first place is in it.
-struct SectionOfReport {
-  std::string paper,                             ///< its letter, empty if their source names none
-      section;                                   ///< "§3.1" or a heading, empty if their source names none
-  Counts counts;                                 ///< of the propositions
-  std::vector<const Proposition*> propositions;  ///< in the order in which they were decided
+/// A row of the table: a section of a paper, or a total.
+struct TableRow {
+  std::string paper,      ///< its letter, empty for statements of nobody's, "all" in the last row
+      section;            ///< "§3.1" or a heading, "(no section)", empty in a total
+  Counts counts = {};     ///< of the section, of the paper or of all
+  bool is_total = false;  ///< of a paper or of all
+  std::vector<const Proposition*> propositions = {};  ///< whose first place is in the section, in their order
 };
 
 namespace detail {
 
-/// Headings without a number stand before §1, and appendices after the last §.
+/// Headings without a number stand before §1.
 [[nodiscard]] inline int rank_of_section(const std::string& section) {
-  return section.empty() ? 3 : section.starts_with("§") ? 1 : has_section_number(section) ? 2 : 0;
+  return section.empty() ? 2 : section.starts_with("§") ? 1 : 0;
 }
 
-/// Whether a section comes before another: "§3" < "§3.1" < "§10". Headings keep the order in which they came.
+/// Whether a section comes before another: "§3" < "§3.1" < "§10" < "§A". Headings keep the order in which they came.
 [[nodiscard]] inline bool section_before(const std::string& a, const std::string& b) {
-  if (rank_of_section(a) != rank_of_section(b) || rank_of_section(a) % 3 == 0)
-    return rank_of_section(a) < rank_of_section(b);
+  if (rank_of_section(a) != 1 || rank_of_section(b) != 1) return rank_of_section(a) < rank_of_section(b);
+  const auto is_digit = [](char c) { return c >= '0' && c <= '9'; };
   std::size_t i = 0, j = 0;
   while (i < a.size() && j < b.size()) {
     if (is_digit(a[i]) && is_digit(b[j])) {
@@ -74,136 +85,70 @@ namespace detail {
 }  // namespace detail
 
 /// The propositions by paper and section: papers in the order of the report's list, then others, then statements of
-/// nobody's.
-[[nodiscard]] inline std::vector<SectionOfReport> sections(const Report& report) {
+/// nobody's, which stand in their total. A paper's first row is its total, and the last row that of all.
+[[nodiscard]] inline std::vector<TableRow> table_rows(const Report& report) {
   const auto rank = [&](const std::string& letter) {
     const Paper* paper = find_paper(report.papers, letter);
     if (paper != nullptr) return paper - report.papers.data();
     return static_cast<std::ptrdiff_t>(report.papers.size()) + (letter.empty() ? 256 : letter[0]);
   };
-  std::vector<SectionOfReport> found;
+  std::vector<TableRow> sections, rows;
   for (const Proposition& p : report.propositions) {
-    const Place place = report.source(p).first();
-    const auto same = [&](const SectionOfReport& s) { return s.paper == place.paper && s.section == place.section; };
-    const auto after = [&](const SectionOfReport& s) {
+    const Place place = parse_source(p.source).first();
+    const auto same = [&](const TableRow& s) { return s.paper == place.paper && s.section == place.section; };
+    const auto after = [&](const TableRow& s) {
       return s.paper != place.paper ? rank(place.paper) < rank(s.paper)
                                     : detail::section_before(place.section, s.section);
     };
-    auto at = std::find_if(found.begin(), found.end(), same);
-    if (at == found.end())
-      at = found.insert(std::find_if(found.begin(), found.end(), after), {place.paper, place.section, {}, {}});
+    auto at = std::find_if(sections.begin(), sections.end(), same);
+    if (at == sections.end())
+      at = sections.insert(std::find_if(sections.begin(), sections.end(), after), {place.paper, place.section});
     at->counts.add(p);
     at->propositions.push_back(&p);
   }
-  return found;
-}
-
-/// What a section is called: itself, or "(no section)".
-[[nodiscard]] inline std::string section_name(const std::string& section) {
-  return section.empty() ? "(no section)" : section;
-}
-
-/// A row of the table: a paper's first row is its total, with an empty section.
-struct TableRow {
-  std::string paper,      ///< its letter, empty for statements of nobody's, "all" in the last row
-      section;            ///< as `section_name` has it, empty in a total
-  Counts counts;          ///< of the section, of the paper or of all
-  bool is_total = false;  ///< of a paper or of all
-};
-
-/// The rows, and in the last one all of them.
-[[nodiscard]] inline std::vector<TableRow> table_rows(const Report& report) {
-  std::vector<TableRow> rows;
-  TableRow all{"all", {}, {}, true};
-  std::size_t paper = 0;
-  for (const SectionOfReport& section : sections(report)) {
-    if (rows.empty() || section.paper != rows[paper].paper) {
-      paper = rows.size();
+  std::size_t total = 0;
+  for (TableRow& section : sections) {
+    if (rows.empty() || section.paper != rows[total].paper) {
+      total = rows.size();
       rows.push_back({section.paper, {}, {}, true});
     }
-    rows[paper].counts.add(section.counts);
-    all.counts.add(section.counts);
-    if (!section.paper.empty()) rows.push_back({section.paper, section_name(section.section), section.counts});
+    rows[total].counts.add(section.counts);
+    if (section.section.empty()) section.section = "(no section)";
+    if (section.paper.empty())
+      rows[total].propositions = section.propositions;
+    else
+      rows.push_back(std::move(section));
   }
-  rows.push_back(all);
+  rows.push_back({"all", {}, Counts(report.propositions), true});
   return rows;
 }
 
 /// What a row is called in its first column: "A", "no paper", "all".
 [[nodiscard]] inline std::string paper_name(const std::string& letter) { return letter.empty() ? "no paper" : letter; }
 
-/// The columns that a table needs, as places in `Counts::names`: "unexpected" only if there is one.
-[[nodiscard]] inline std::size_t columns_of(const Report& report) {
-  return std::any_of(report.propositions.begin(), report.propositions.end(),
-                     [](const Proposition& p) { return !p.as_expected(); })
-             ? 5
-             : 4;
-}
-
-/// The names of the columns as a reader sees them.
-inline constexpr std::array<const char*, 5> column_names = {"holds", "errata", "controls", "documented", "UNEXPECTED"};
-
-/// Whether something was decided without rounding, so that a table says how: `method_names` are three more columns.
+/// Whether something was decided without rounding, so that a table says how, in three more columns.
 [[nodiscard]] inline bool has_methods(const Report& report) {
   return std::any_of(report.propositions.begin(), report.propositions.end(),
                      [](const Proposition& p) { return p.decision.is_made(); });
 }
-inline constexpr std::array<const char*, 3> method_names = {"exactly", "certified", "in bounds"};  ///< as `methods`
 
-/// A cell of a table by paper and section.
+/// A column of the table by paper and section.
 struct CountColumn {
-  std::string name;                                   ///< its head
-  int (*count)(const Counts& counts, std::size_t n);  ///< what is counted
-  std::size_t n;                                      ///< which of them
-
-  /// The number of a line.
-  [[nodiscard]] int of(const Counts& counts) const { return count(counts, n); }
+  std::string name;                         ///< its head
+  std::function<int(const Counts&)> count;  ///< the number of a line
 };
 
-/// The columns of the table: verdicts, the total, and methods if it has any.
+/// The columns of the table: verdicts, "UNEXPECTED" only if there is one, the total, and methods if it has any.
 [[nodiscard]] inline std::vector<CountColumn> count_columns(const Report& report) {
+  constexpr std::array verdicts = {"holds", "errata", "controls", "documented", "UNEXPECTED"};
+  constexpr std::array methods = {"exactly", "certified", "in bounds"};
   std::vector<CountColumn> columns;
-  for (std::size_t n = 0; n < columns_of(report); ++n)
-    columns.push_back({column_names[n], [](const Counts& counts, std::size_t of) { return counts.of[of]; }, n});
-  columns.push_back({"total", [](const Counts& counts, std::size_t) { return counts.total(); }, 0});
-  for (std::size_t n = 0; n < method_names.size() && has_methods(report); ++n)
-    columns.push_back({method_names[n], [](const Counts& counts, std::size_t of) { return counts.decided[of]; }, n});
+  for (std::size_t n = 0; n < verdicts.size() - (Counts(report.propositions).unexpected() == 0); ++n)
+    columns.push_back({verdicts[n], [n](const Counts& counts) { return counts.of[n]; }});
+  columns.push_back({"total", &Counts::total});
+  for (std::size_t n = 0; n < methods.size() && has_methods(report); ++n)
+    columns.push_back({methods[n], [n](const Counts& counts) { return counts.decided[n]; }});
   return columns;
-}
-
-/// A row of a table of statements, all cells as plain text.
-struct StatementRow {
-  std::string id,  ///< empty in a second row
-      verdict,     ///< in a second row "true is" of an erratum, empty of documentation
-      residual,    ///< "3.1e-16", empty for documentation, or "exactly 0"
-      bound,       ///< likewise, empty if nothing was rounded
-      unit,        ///< of residual and bound, or empty; or what was decided without rounding
-      statement,   ///< or the correction, in a second row
-      place;       ///< the source, "A §2", empty in a second row
-};
-
-/// A proposition in rows: itself, and the corrected form of an erratum or what documentation says.
-[[nodiscard]] inline std::vector<StatementRow> statement_rows(const Proposition& p) {
-  const auto number = [](double x) { return detail::print("%.1e", x + 0.); };
-  const auto cells = [&](const Decision& decision, double residual, double bound, const std::string& unit) {
-    if (decision.is_made()) return std::array<std::string, 3>{detail::decided(decision), "", decision.domain};
-    return std::array<std::string, 3>{number(residual), number(bound), unit};
-  };
-  if (p.kind == Kind::documentation)
-    return {{p.id, verdict(p), "", "", "", p.statement, p.source}, {"", "", "", "", "", p.correction, ""}};
-  const auto [residual, bound, unit] = cells(p.decision, p.residual, p.bound, p.unit);
-  const std::string example = p.decision.counterexample.empty() ? "" : "; counterexample: " + p.decision.counterexample;
-  std::vector<StatementRow> rows = {{p.id, verdict(p), residual, bound, unit, p.statement + example, p.source}};
-  if (p.kind == Kind::erratum) {
-    const auto [of, up_to, in] = cells(p.corrected_decision, p.corrected_residual, p.corrected_bound, p.corrected_unit);
-    rows.push_back({"", "true is", of, up_to, in, p.correction, ""});
-  }
-  return rows;
-}
-
-/// What a section is called in a heading: "A §3.1", "D", "no paper".
-[[nodiscard]] inline std::string title_of(const SectionOfReport& section) {
-  return paper_name(section.paper) + (section.section.empty() ? "" : " " + section.section);
 }
 
 /// The table as text.
@@ -223,7 +168,7 @@ struct StatementRow {
     if (row.is_total) text += "\n";
     text += detail::padded(row.is_total ? paper_name(row.paper) : "", 10) + detail::padded(row.section, width);
     for (const CountColumn& column : columns) {
-      const int count = column.of(row.counts);
+      const int count = column.count(row.counts);
       text += cell(column, count == 0 ? "" : std::to_string(count));
     }
     text.erase(text.find_last_not_of(' ') + 1);
@@ -240,8 +185,7 @@ struct StatementRow {
 
 /// The last line: how many of what.
 [[nodiscard]] inline std::string summary(const Report& report) {
-  Counts counts;
-  for (const Proposition& p : report.propositions) counts.add(p);
+  const Counts counts(report.propositions);
   using detail::counted;
   return counted(counts.total(), "statement", "statements") + " in " + report.scalar + ": " +
          counted(counts.of[0], "holds", "hold") + ", " + counted(counts.of[1], "is an erratum", "are errata") +

@@ -62,27 +62,6 @@ double row_ratio(const DirectRows<Real>& rows, Index i, const Matrix<Real>& a, c
   return std::isnan(ratio) ? infinity : ratio;
 }
 
-/// `worst_row` of matrices in one arithmetic. Chunks are cut into pieces of `shortest_piece` tokens or more, up to
-/// `most_pieces` to a window.
-template <class Real>
-Residual worst_row(const DirectRows<Real>& rows, const Matrix<Real>& a, const Matrix<Real>& b, double unit,
-                   double tokens_per_update, bool divided, double most_pieces) {
-  constexpr double shortest_piece = 8;
-  sympow::detail::check_size("columns of Y", a.cols(), rows.Y.cols(), "rows that were evaluated");
-  sympow::detail::check_size("columns of the other Y", b.cols(), rows.Y.cols(), "rows that were evaluated");
-  const bool has_chunks = 1 < tokens_per_update && std::isfinite(tokens_per_update);
-  Residual worst{0, 1};
-  for (Index i = 0; i < rows.Y.cols(); ++i) {
-    if (rows.Y.rows() == 0 || (divided && degenerate(rows, i, unit))) continue;
-    const auto window = static_cast<double>(rows.window[i]);
-    const double pieces = has_chunks ? std::min(window / shortest_piece, most_pieces) : 0;
-    const double updates = std::max(window / tokens_per_update, pieces);
-    const double ratio = row_ratio(rows, i, a, b, unit, updates);
-    if (ratio > worst.residual) worst.residual = ratio, worst.row = i;
-  }
-  return worst;
-}
-
 }  // namespace detail
 
 /// The row rule: how far two results are apart, in units of what their arithmetic excuses, and in which row; at most 1
@@ -98,9 +77,20 @@ Residual worst_row(const DirectRows<Real>& rows, const Matrix<Real>& a, const Ma
 template <class Normalization = DefaultNormalization, FeatureMap F, class Real, class DA, class DB>
 [[nodiscard]] Residual worst_row(const DirectRows<Real>& rows, const Eigen::MatrixBase<DA>& a,
                                  const Eigen::MatrixBase<DB>& b, double unit, double tokens_per_update = 1) {
-  constexpr double most_pieces = std::is_same_v<typename DA::Scalar, double> ? 4 : 2. / 27;
-  return detail::worst_row<Real>(rows, a.template cast<Real>(), b.template cast<Real>(), unit, tokens_per_update,
-                                 divides<Normalization, F>, most_pieces);
+  constexpr double shortest_piece = 8, most_pieces = std::is_same_v<typename DA::Scalar, double> ? 4 : 2. / 27;
+  const Matrix<Real> x = a.template cast<Real>(), y = b.template cast<Real>();
+  sympow::detail::check_size("columns of Y", x.cols(), rows.Y.cols(), "rows that were evaluated");
+  sympow::detail::check_size("columns of the other Y", y.cols(), rows.Y.cols(), "rows that were evaluated");
+  const bool has_chunks = 1 < tokens_per_update && std::isfinite(tokens_per_update);
+  Residual worst{0, 1};
+  for (Index i = 0; i < rows.Y.cols(); ++i) {
+    if (rows.Y.rows() == 0 || (divides<Normalization, F> && degenerate(rows, i, unit))) continue;
+    const auto window = static_cast<double>(rows.window[i]);
+    const double pieces = has_chunks ? std::min(window / shortest_piece, most_pieces) : 0;
+    const double ratio = detail::row_ratio(rows, i, x, y, unit, std::max(window / tokens_per_update, pieces));
+    if (ratio > worst.residual) worst.residual = ratio, worst.row = i;
+  }
+  return worst;
 }
 
 /// The number of `worst_row` alone.

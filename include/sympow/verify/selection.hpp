@@ -16,10 +16,10 @@ struct Selection {
   std::vector<std::string> papers = {};    ///< one of its places is in the paper of this letter
   std::vector<std::string> verdicts = {};  ///< what `verdict` says of it
 
-  /// Whether a proposition meets them, its source read by these papers' landmarks.
-  [[nodiscard]] bool operator()(const Proposition& p, const std::vector<Paper>& among) const {
-    const std::string id = lower(p.id), text = lower(p.statement + "\n" + p.correction);
-    const Source source = parse_source(p.source, among);
+  /// Whether a proposition meets them.
+  [[nodiscard]] bool operator()(const Proposition& p) const {
+    const std::string id = lower(p.id), text = lower(p.statement + "\n" + p.corrected.statement);
+    const Source source = parse_source(p.source);
     return any(ids, [&](const std::string& start) { return id.starts_with(lower(start)); }) &&
            any(words, [&](const std::string& word) { return text.find(lower(word)) != std::string::npos; }) &&
            any(papers,
@@ -28,19 +28,6 @@ struct Selection {
                                     [&](const Place& place) { return place.paper == letter; });
                }) &&
            any(verdicts, [&](const std::string& name) { return verdict(p) == name; });
-  }
-
-  /// As they were asked for: "--filter L3 --paper A".
-  [[nodiscard]] std::string text() const {
-    std::string all;
-    const auto add = [&](const char* option, const std::vector<std::string>& values) {
-      for (const std::string& value : values) all += (all.empty() ? "" : " ") + std::string(option) + " " + value;
-    };
-    add("--filter", ids);
-    add("--words", words);
-    add("--paper", papers);
-    add("--verdict", verdicts);
-    return all;
   }
 
  private:

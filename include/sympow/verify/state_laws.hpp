@@ -43,13 +43,6 @@ struct SplitSequence {
   }
 };
 
-template <class Normalization, class F, class TransitionOf, class DQ, class DK, class DV>
-SplitSequence<Normalization, typename DQ::Scalar, F, TransitionOf> split_sequence(
-    const F& feature, const TransitionOf& transition_of, const Eigen::MatrixBase<DQ>& Q, const Eigen::MatrixBase<DK>& K,
-    const Eigen::MatrixBase<DV>& V, const Options& options) {
-  return {feature, transition_of, Q, K, V, options};
-}
-
 /// Throws `InvalidArgument` unless they are places among so many tokens, in order.
 inline void check_splits(const std::vector<Index>& splits, Index tokens) {
   Index before = 0;
@@ -88,7 +81,8 @@ template <class Normalization = DefaultNormalization, FiniteFeatureMap F, class 
                                      const Eigen::MatrixBase<DQ>& Q, const Eigen::MatrixBase<DK>& K,
                                      const Eigen::MatrixBase<DV>& V, Index split, const Options& options = {}) {
   using Scalar = typename DQ::Scalar;
-  const auto all = detail::split_sequence<Normalization>(feature, transition_of, Q, K, V, options);
+  const detail::SplitSequence<Normalization, typename DQ::Scalar, F, TransitionOf> all{feature, transition_of, Q, K,
+                                                                                       V,       options};
   detail::check_splits({split}, all.tokens());
   const auto rows = all.defined();
   Residual found{0, 1};
@@ -117,7 +111,8 @@ template <class Normalization = DefaultNormalization, FiniteFeatureMap F, class 
                                  const Eigen::MatrixBase<DK>& K, const Eigen::MatrixBase<DV>& V,
                                  const std::vector<Index>& splits, const Options& options = {}) {
   using Scalar = typename DQ::Scalar;
-  const auto all = detail::split_sequence<Normalization>(feature, transition_of, Q, K, V, options);
+  const detail::SplitSequence<Normalization, typename DQ::Scalar, F, TransitionOf> all{feature, transition_of, Q, K,
+                                                                                       V,       options};
   detail::check_splits(splits, all.tokens());
   Residual found{0, 1};
   if (splits.empty()) return found;
@@ -160,7 +155,8 @@ template <class Normalization = DefaultNormalization, FiniteFeatureMap F, class 
                                        const Eigen::MatrixBase<DQ>& Q, const Eigen::MatrixBase<DK>& K,
                                        const Eigen::MatrixBase<DV>& V, Index split, const Options& options = {}) {
   using StateOf = State<typename DQ::Scalar, F>;
-  const auto all = detail::split_sequence<Normalization>(feature, transition_of, Q, K, V, options);
+  const detail::SplitSequence<Normalization, typename DQ::Scalar, F, TransitionOf> all{feature, transition_of, Q, K,
+                                                                                       V,       options};
   detail::check_splits({split}, all.tokens());
   const Segment rest{split, all.tokens() - split};
   Residual found{0, 0};
