@@ -212,6 +212,8 @@ class StateBackward {
   }
 
   void go_back(Segments& s) {
+    if (!S_->empty()) s.N = S_->exponent();
+    if (!H_.empty()) s.U = H_.exponent() + Weight(decay_behind(s)).exponent + s.scales.M;
     give_reads(s);
     if (s.action() == KeyAction::mix) keep_mixed(s);
     set_through(s);
@@ -291,7 +293,6 @@ class StateBackward {
     if (S_->empty() || !s.segment.has_queries()) return;
     const Index n = s.size();
     const bool divides = s.rows.divides();
-    s.N = S_->exponent();
     auto to = s.buffers.from_before(s.segment.vector_rows(), n);
     for (Index i = 0; i < n; ++i) {
       if (!s.rows.has_gradient(i)) {
@@ -314,7 +315,6 @@ class StateBackward {
     auto state = s.buffers.state(e + 1, d), adjoint = s.buffers.adjoint(e + 1, d);
     state << S_->S, S_->Z.transpose();
     adjoint << H_.S, H_.Z.transpose();
-    s.mixed_exponent = S_->exponent() + H_.exponent() + gate.exponent;
     state *= static_cast<Scalar>(gate.fraction);
   }
   // ⟨H, b S A⟩, and the same by channel or plane.
@@ -461,7 +461,6 @@ class StateBackward {
   void give_keys(Segments& s, MatrixView<Scalar> keys, MatrixView<Scalar> d_keys, MatrixView<Scalar> values) {
     const Index n = s.size(), count = keys.cols();
     const Weight gate(decay_behind(s));
-    s.U = H_.exponent() + gate.exponent + s.scales.M;
     auto to = s.buffers.from_behind(keys.rows(), n), to_values = s.buffers.from_behind_values(values.rows(), n);
     for (Index j = 0; j < count; ++j) {
       const double exact = static_cast<double>(s.scales.weights[j]) * gate.fraction;
