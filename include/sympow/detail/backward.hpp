@@ -55,6 +55,7 @@ struct CheckpointSource {
   Index count, tokens_between;                 ///< whole chunks; none where there is one state
   Adjoint<Scalar>& adjoint;
   std::vector<StateReads<Scalar>>* reads = nullptr;  ///< of the rows of every chunk
+  bool reads_only = false;                           ///< these are to be set, and H before the first chunk
 };
 
 /// The gradients of a state form: chunks from the last to the first, each from the state before it. Of these every k-th
@@ -74,7 +75,6 @@ class ChunkedBackward {
         chunk_(std::clamp<Index>(chunk, 1, std::max<Index>(tokens_, 1))),
         segments_(feature, call, call.buffers.segment, chunk_, false),
         past_(feature, call.buffers.state, states.adjoint) {
-    past_.reserve(segments_, chunk_);
     auto& gauge = states.adjoint.gauge;
     if (segments_.action() == KeyAction::turn && gauge.size() != segments_.flows_through())
       gauge.setZero(segments_.flows_through());
@@ -88,26 +88,22 @@ class ChunkedBackward {
 
   /// From the state before the first token, which is used up.
   void run(At first) {
+    auto* const reads = states_.reads;
+    if (states_.reads_only) reads->resize(call_.buffers.segments.size());
     if (segments_.is_absolute()) segments_.absolute_through() = states_.adjoint.gauge;
     if (call_.options.mask.is_full) return run_full(first);
     for_chunks(std::move(first), [&](At& before, Index n) {
-      auto* reads = states_.reads == nullptr ? nullptr : &(*states_.reads)[static_cast<std::size_t>(n)];
       load(before, n);
-      past_.begin(segments_, before.sums, reads, n > 0 || reads == nullptr);
-      segments_.go_back(past_, before.frames.end);
+      past_.begin(segments_, before.sums, reads == nullptr ? nullptr : &(*reads)[static_cast<std::size_t>(n)],
+                  n > 0 || reads == nullptr || states_.reads_only);
+      if (states_.reads_only)
+        past_.take_rows(segments_);
+      else
+        segments_.go_back(past_, before.frames.end);
     });
+    if (states_.reads_only) return;
     past_.settle_channels();
     if (segments_.is_absolute()) states_.adjoint.gauge = segments_.absolute_through();
-  }
-  /// Only has the rows read the states and go into H, which is that before the first chunk then.
-  void run_rows(At first) {
-    states_.reads->resize(call_.buffers.segments.size());
-    for_chunks(std::move(first), [&](At& before, Index n) {
-      load(before, n);
-      past_.begin(segments_, before.sums, &(*states_.reads)[static_cast<std::size_t>(n)], true);
-      segments_.find_rows(past_);
-      past_.take_rows(segments_);
-    });
   }
   /// A state before the first token goes to behind the last.
   void absorb_all(At& state) {
@@ -138,35 +134,33 @@ class ChunkedBackward {
   // visit(state before chunk n, n) from the last to the first.
   template <class Visit>
   void for_chunks(At first, const Visit& visit) {
-    const std::vector<Index> starts = starts_of_groups(first.sums);
+    const Index count = std::ssize(call_.buffers.segments), every = spacing(count, first.sums);
+    std::vector<Index> starts;  // of groups of chunks, before which a state is kept
+    for (Index n = 0; n < count; ++n)
+      if (states_.tokens_between > 0 ? range(n).begin % states_.tokens_between == 0 : n % every == 0)
+        starts.push_back(n);
     std::vector<At> kept, group;  // the memory of its states is used again
-    if (states_.count == 1) kept = states_at(starts, first);
     group.push_back(std::move(first));
-    Index end = std::ssize(call_.buffers.segments);
-    for (std::size_t g = starts.size(); g-- > 0; end = starts[g]) {
+    if (states_.count == 1) {
+      kept.assign(starts.size(), group.front());
+      for (std::size_t g = 1; g < starts.size(); ++g) {
+        kept[g] = kept[g - 1];
+        for (Index n = starts[g - 1]; n < starts[g]; ++n) absorb(kept[g], range(n));
+      }
+    }
+    for (std::size_t g = starts.size(); g-- > 0;) {
+      const Index end = g + 1 < starts.size() ? starts[g + 1] : count;
       if (states_.count == 1)
         std::swap(group.front(), kept[g]);
       else
         states_.load(static_cast<Index>(g), group.front());
-      for (Index n = starts[g]; n + 1 < end; ++n) {
-        const auto next = static_cast<std::size_t>(n + 1 - starts[g]);
-        if (next == group.size())
-          group.push_back(group.back());
-        else
-          group[next] = group[next - 1];
-        absorb(group[next], range(n));
+      group.resize(std::max(group.size(), static_cast<std::size_t>(end - starts[g])), group.front());
+      for (std::size_t n = 1; n < static_cast<std::size_t>(end - starts[g]); ++n) {
+        group[n] = group[n - 1];
+        absorb(group[n], range(starts[g] + static_cast<Index>(n) - 1));
       }
       for (Index n = end; n-- > starts[g];) visit(group[static_cast<std::size_t>(n - starts[g])], n);
     }
-  }
-  // The segments before which a state is kept.
-  [[nodiscard]] std::vector<Index> starts_of_groups(const StateSums<Scalar>& sums) const {
-    const Index count = std::ssize(call_.buffers.segments), every = spacing(count, sums);
-    std::vector<Index> starts;
-    for (Index n = 0; n < count; ++n)
-      if (states_.tokens_between > 0 ? range(n).begin % states_.tokens_between == 0 : n % every == 0)
-        starts.push_back(n);
-    return starts;
   }
   [[nodiscard]] Index spacing(Index chunks, const StateSums<Scalar>& sums) const {
     if (call_.options.checkpoint > 0) return call_.options.checkpoint;
@@ -174,18 +168,6 @@ class ChunkedBackward {
     Index every = 1;
     while (every * every<chunks&& static_cast<double>(chunks / every + every) * bytes> most_bytes) ++every;
     return every;
-  }
-  // The states before these segments.
-  std::vector<At> states_at(const std::vector<Index>& starts, const At& first) {
-    std::vector<At> states;
-    if (starts.empty()) return states;
-    states.reserve(starts.size());
-    states.push_back(first);
-    for (std::size_t g = 1; g < starts.size(); ++g) {
-      states.push_back(states.back());
-      for (Index n = starts[g - 1]; n < starts[g]; ++n) absorb(states.back(), range(n));
-    }
-    return states;
   }
   // All rows read the state behind all keys and go into H, which then all keys read.
   void run_full(At& state) {
@@ -243,9 +225,6 @@ struct BackwardPasses {
   /// A state before the first token goes to behind the last.
   static void absorb(const F& feature, const Call& call, const States& states, Index chunk, StateContent<Scalar>& state)
     requires has_embedding<F>;
-  /// H ← that before the first token, of these tokens' rows and of what it is behind them. `chunked` does the rest.
-  static void rows(const F& feature, const Call& call, const States& states, Index chunk, StateContent<Scalar> first)
-    requires has_embedding<F>;
 };
 /// Those of embedded scores are compiled for their interface.
 template <class Scalar, FeatureMap F>
@@ -286,12 +265,4 @@ void BackwardPasses<Scalar, F>::absorb(const F& feature, const Call& call, const
 {
   ChunkedBackward<Scalar, F>(feature, call, states, chunk).absorb_all(state);
 }
-template <class Scalar, FeatureMap F>
-void BackwardPasses<Scalar, F>::rows(const F& feature, const Call& call, const States& states, Index chunk,
-                                     StateContent<Scalar> first)
-  requires has_embedding<F>
-{
-  ChunkedBackward<Scalar, F>(feature, call, states, chunk).run_rows(std::move(first));
-}
-
 }  // namespace SYMPOW_NAMESPACE::detail

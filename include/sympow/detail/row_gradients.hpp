@@ -196,12 +196,6 @@ template <class Scalar>
 struct RowGradientBuffers {
   Panel<Scalar> dY, factors, last;
   Panel<double> of_dY, exponents, sums, products, levels, noise;
-
-  void reserve(Index e, Index n) {
-    dY(e, n);
-    for (auto* panel : {&factors, &last}) (*panel)(n);
-    for (auto* panel : {&of_dY, &exponents, &sums, &products, &levels, &noise}) (*panel)(n);
-  }
 };
 
 /// Rows i of queries q_i = 2^{n_i} q̂_i, with gates e^{G_i} since time 0, whose scores at time 0 are ŝ_ij = 2^{E_j} f_j

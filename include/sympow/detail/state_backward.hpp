@@ -146,7 +146,7 @@ struct StateBackwardBuffers {
   Panel<Scalar> G, last;                 ///< of the rows, as H takes them
   Panel<Scalar> d_keys, d_keys_of_Z, d_values, mixed;
   Panel<Scalar> moved_keys, moved_queries;  ///< in the coordinates of time 0 of H
-  Panel<double> monomials, exponents;
+  Panel<double> monomials;
   Eigen::VectorXd log_channels;  ///< Σ log a from the beginning of the segment to time 0 of H
 };
 
@@ -168,18 +168,6 @@ class StateBackward {
   StateBackward(const F& feature, StateBackwardBuffers<Scalar>& buffers, Adjoint<Scalar>& adjoint)
       : m_(buffers), feature_(feature), H_(adjoint.sums), gauge_(adjoint.gauge) {}
 
-  /// Memory for segments of n tokens.
-  void reserve(Segments& s, Index n) {
-    const Index d = s.segment.vector_rows(), e = s.call.V.rows();
-    m_.phi.template reserve<F>(d, 2 * n, n);
-    m_.fold.reserve(feature_, d, s.call.K.rows(), H_, 2 * n, s.action() == KeyAction::scale);
-    m_.fold.channels(s.call.K.rows(), 2);
-    for (auto* panel : {&m_.rows_down, &m_.values_down, &m_.G, &m_.d_values}) (*panel)(e, n);
-    for (auto* panel : {&m_.d_keys, &m_.d_keys_of_Z}) (*panel)(d, n);
-    m_.last(n), m_.exponents(n), m_.monomials(s.action() == KeyAction::scale ? H_.Z.size() : 0);
-    if (s.action() == KeyAction::scale) m_.moved_keys(d, n), m_.moved_queries(d, n);
-    if (s.action() == KeyAction::mix) m_.mixed(s.call.K.rows(), e + 1);
-  }
   /// Goes on with the state before the loaded segment. `reads` is what its rows have read, if it is saved; without
   /// `goes_on` nobody asks for H before the segment.
   void begin(const Segments& s, StateSums<Scalar>& S, StateReads<Scalar>* reads, bool goes_on) {
@@ -220,7 +208,10 @@ class StateBackward {
     pass_adjoint(s, s.segment.keys().size);
   }
   /// Only has the rows go into H.
-  void take_rows(Segments& s) { pass_adjoint(s, 0); }
+  void take_rows(Segments& s) {
+    s.find_rows(*this);
+    pass_adjoint(s, 0);
+  }
   /// No decay of channels waits.
   void settle_channels() {
     if (H_.channels_decay()) fold<Scalar>(feature_, m_.fold, H_, {});
@@ -239,7 +230,7 @@ class StateBackward {
     MatrixView<Scalar> of_rows(reads_->of_rows);
     auto dY = m_.rows_down(n, s.call.V.rows());
     set_copy(dY, s.rows.dY().transpose());
-    for_phi_gradients(feature_, m_.phi, queries, of_rows.leftCols(n), [&](Index first, MatrixView<Scalar> gradients) {
+    for_phi_gradients<F, Scalar>(feature_, m_.phi, queries, of_rows.leftCols(n), [&](Index first, MatrixView<Scalar> gradients) {
       set_product(gradients, dY, MatrixView<Scalar>(S_->S).middleCols(first, gradients.cols()));
     });
     if (s.rows.divides())
