@@ -49,11 +49,11 @@ struct KeyScales {
 /// From logits x, or exponential scores in their place, and D = v⁺·g to what the loss gains by them, with s = x^P w:
 ///
 ///     slope ← ∂s/∂x D      D ← s D, the coupling      x ← s
-template <FeatureMap F, class Scalar, class X, class W>
+template <FeatureMap F, class X, class W>
 [[gnu::always_inline]] inline void differentiate_scores(X& x, X& D, X& slope, const W& w) {
   constexpr int P = degree_of<F>;
   if constexpr (F::score == Score::exponential) {
-    D = slope = X(x * D);
+    D = slope = x * D;
   } else if constexpr (P == 1) {
     slope = w * D;
     D = x * slope;
@@ -61,7 +61,7 @@ template <FeatureMap F, class Scalar, class X, class W>
   } else {
     const X of_score = power<P - 1>(x) * w;
     x = x * of_score;
-    slope = Scalar(P) * (of_score * D);
+    slope = typename X::Scalar(P) * (of_score * D);
     D = x * D;
   }
 }
@@ -70,19 +70,14 @@ template <FeatureMap F, class Scalar, class X, class W>
 template <FeatureMap F, class Scalar>
 void differentiate_scores_of_row(Scalar* x, Scalar* e, Scalar* d, const Scalar* w, Scalar factor, Scalar last,
                                  Index n) {
-  using Lanes = Eigen::Array<Scalar, 16, 1>;
-  Index j = 0;
-  for (; j + 16 <= n; j += 16) {
-    Lanes score = Lanes::Map(x + j), D = factor * Lanes::Map(e + j) + last, slope;
-    differentiate_scores<F, Scalar>(score, D, slope, Lanes(Lanes::Map(w + j)));
-    Lanes::Map(x + j) = score;
-    Lanes::Map(e + j) = D;
-    Lanes::Map(d + j) = slope;
-  }
-  for (; j < n; ++j) {
-    e[j] = factor * e[j] + last;
-    differentiate_scores<F, Scalar>(x[j], e[j], d[j], w[j]);
-  }
+  for_blocks<16, 1>(n, [&](Index j, auto count) {
+    using Block = BlockOf<Scalar, decltype(count)>;
+    Block score = Block::Map(x + j), D = factor * Block::Map(e + j) + last, slope;
+    differentiate_scores<F>(score, D, slope, Block(Block::Map(w + j)));
+    Block::Map(x + j) = score;
+    Block::Map(e + j) = D;
+    Block::Map(d + j) = slope;
+  });
 }
 
 /// Sums of the couplings of a block of pairs, and what multiplies them there.
@@ -110,47 +105,20 @@ void differentiate_block(MatrixView<Scalar> x, MatrixView<Scalar> e, const Scala
       for (Scalar* const column : {scores, slopes})
         std::fill_n(column, seen.begin, Scalar(0)), std::fill(column + seen.end(), column + rows, Scalar(0));
       Lanes of_key = Lanes::Zero();
-      Index i = seen.begin;
-      for (; i + 16 <= seen.end(); i += 16) {
-        Lanes score = Lanes::Map(scores + i), coupling = Lanes::Map(slopes + i) + Lanes::Map(last + i), slope;
-        differentiate_scores<F, Scalar>(score, coupling, slope, weight);
-        Lanes::Map(scores + i) = score;
-        Lanes::Map(slopes + i) = slope;
-        Lanes::Map(sums.scratch + i) += factor * coupling;
-        of_key += coupling * Lanes::Map(sums.row_factors + i);
-      }
-      for (Index r = 0; i < seen.end(); ++i, ++r) {
-        Scalar coupling = slopes[i] + last[i];
-        differentiate_scores<F, Scalar>(scores[i], coupling, slopes[i], weight);
-        sums.scratch[i] += factor * coupling;
-        of_key[r] += coupling * sums.row_factors[i];
-      }
+      for_blocks<16, 1>(seen.size, [&](Index begin, auto count) {
+        using Block = BlockOf<Scalar, decltype(count)>;
+        const Index i = seen.begin + begin;
+        Block score = Block::Map(scores + i), coupling = Block::Map(slopes + i) + Block::Map(last + i), slope;
+        differentiate_scores<F>(score, coupling, slope, weight);
+        Block::Map(scores + i) = score;
+        Block::Map(slopes + i) = slope;
+        Block::Map(sums.scratch + i) += factor * coupling;
+        of_key.template head<block_size<decltype(count)>>() += coupling * Block::Map(sums.row_factors + i);
+      });
       sums.of_keys[j] += static_cast<double>(of_key.sum());
     }
     for (Index i = 0; i < rows; ++i) sums.of_rows[i] += static_cast<double>(sums.scratch[i]);
   }
-}
-
-/// Σ_j s_j and Σ_j s_j e_j of a row with n keys, s_j = x_j^P w_j.
-struct ScoreTotals {
-  double sum = 0, product = 0;
-};
-template <int P, class Scalar>
-ScoreTotals totals_of_scores(const Scalar* x, const Scalar* w, const Scalar* e, Index n) {
-  using Lanes = Eigen::Array<Scalar, 16, 1>;
-  Lanes sums = Lanes::Zero(), products = Lanes::Zero();
-  Index j = 0;
-  for (; j + 16 <= n; j += 16) {
-    const Lanes scores = power<P>(Lanes(Lanes::Map(x + j))) * Lanes::Map(w + j);
-    sums += scores;
-    products += scores * Lanes::Map(e + j);
-  }
-  for (Index r = 0; j < n; ++j, ++r) {
-    const Scalar score = power<P>(x[j]) * w[j];
-    sums[r] += score;
-    products[r] += score * e[j];
-  }
-  return {static_cast<double>(sums.sum()), static_cast<double>(products.sum())};
 }
 
 /// n logits with one key, or of one row, ← exponential scores: log2 of them is log2(e) x + wholes_i + rests_i + whole +
@@ -245,9 +213,9 @@ class RowGradients {
   [[nodiscard]] Scalar last(Index i) { return buffers_.last(n_)[i]; }
 
   /// Adds to den_i and num_i, in units of 2^{level_i}.
-  void add(Index i, const ScoreTotals& some) {
-    buffers_.sums(n_)[i] += some.sum;
-    buffers_.products(n_)[i] += some.product;
+  void add(Index i, double den, double num) {
+    buffers_.sums(n_)[i] += den;
+    buffers_.products(n_)[i] += num;
   }
   /// What the forward pass has left of row i: Σ_j s_ij and y_i. A row that is not finite stays none.
   void restore(Index i, const RowSum& saved, ColumnView<const Scalar> y, const LoadedSegment<Scalar, F>& segment) {
@@ -265,7 +233,7 @@ class RowGradients {
       levels()[i] = exponent - segment.gate_exponents()[i] - length_of(segment, i);
       sum /= static_cast<double>(segment.gate_fractions()[i]);
     }
-    add(i, {sum, mean * sum});
+    add(i, sum, mean * sum);
   }
   /// All is added.
   void finish(const LoadedSegment<Scalar, F>& segment) {

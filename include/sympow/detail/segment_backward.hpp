@@ -194,10 +194,13 @@ class SegmentBackward {
     set_levels();
     if (keys == 0) return;
     set_causal_product(products(), segment.keys().values, rows.dY());
-    if (!by_slopes_ || queries_.size == 0) return;
-    auto slopes = buffers.slopes(n, n).topRows(keys);
-    set_causal_product(slopes, segment.key_vectors().leftCols(keys), segment.queries().direct);
-    set_slopes(slopes, segment.keys().lengths, segment.queries().lengths, keys, n, true);
+    if constexpr (is_embedded) {
+      if (!by_slopes_ || queries_.size == 0) return;
+      auto slopes = buffers.slopes(n, n).topRows(keys);
+      set_causal_product(slopes, segment.key_vectors().leftCols(keys), segment.queries().direct);
+      feature_.set_slopes(slopes, ColumnView<const double>(segment.keys().lengths, keys),
+                          ColumnView<const double>(segment.queries().lengths, n), true);
+    }
   }
   // Queries of rows without a loss, and keys that only such rows see, are 0 where they are not finite: in products with
   // zeros they would show.
@@ -238,52 +241,39 @@ class SegmentBackward {
     for (Index i = 0; i < Y.cols(); ++i)
       if (rows.has_dY(first_row() + i)) rows.restore(first_row() + i, sums[i], Y.col(i), segment);
   }
-  // κ'(x) in units of scores.
-  void set_slopes([[maybe_unused]] MatrixView<Scalar> x, [[maybe_unused]] const double* down,
-                  [[maybe_unused]] const double* right, [[maybe_unused]] Index n, [[maybe_unused]] Index m,
-                  [[maybe_unused]] bool causal) {
-    if constexpr (is_embedded)
-      feature_.set_slopes(x, ColumnView<const double>(down, n), ColumnView<const double>(right, m), causal);
-  }
-
   // Own pairs: logits become scores, v_j·dŷ_i couplings, and d_logits are set, each beside 2^{exponent_i + M +
   // shift_j}.
   void differentiate_own() {
     const Index n = size(), keys = keys_.size;
     auto d_logits = buffers.d_logits(n, n);
     if (keys == 0 || queries_.size == 0) return d_logits.setZero(), void();
-    const auto lengths = segment.keys().lengths;
-    MatrixView<Scalar> x = segment.logits(), e = products();
-    if constexpr (is_exponential) set_wholes();
+    const WeightedKeys<Scalar> own = segment.keys();
+    const MatrixView<Scalar> x = segment.logits(), e = products();
+    auto wholes = buffers.wholes(is_exponential ? keys : 0);
+    for (Index j = 0; j < wholes.size(); ++j)
+      wholes[j] = static_cast<Scalar>(
+          std::max(own.exponents[j] - own.heaviest, -PackedExponential<Scalar>::largest_whole));
     for (Index i = 0; i < n; ++i) {
-      const auto [first, count] = own_seen(i);
-      const Index seen = first + count, rest = std::min(keys, (i / keys_at_once + 1) * keys_at_once) - seen;
-      x.col(i).segment(seen, std::max<Index>(rest, 0)).setZero();
-      d_logits.col(i).segment(seen, i + 1 - seen).setZero();
-      const Index hidden = rows.has_gradient(i) ? first : seen;  // whatever dy is
-      x.col(i).head(hidden).setZero(), d_logits.col(i).head(hidden).setZero(), e.col(i).head(first).setZero();
-      if (hidden == seen) continue;
+      const auto [first, seen] = own_seen(i);
+      const Index count = rows.has_gradient(i) ? seen : 0;  // else all is 0, whatever dy is
+      for (MatrixView<Scalar> pairs : {x, e, d_logits}) {
+        pairs.col(i).head(first).setZero();
+        pairs.col(i).tail(pairs.rows() - first - count).setZero();
+      }
       Scalar *const of_row = x.col(i).data() + first, *const slopes = d_logits.col(i).data() + first;
+      const double length = segment.queries().lengths[i];
       if constexpr (is_exponential) {
-        lengthen(of_row, lengths + first, segment.queries().lengths[i], count);
-        set_exponential_scores(of_row, buffers.wholes(n).data() + first, segment.keys().fractions + first, count,
-                               segment.gate_exponents()[i] - rows.levels()[i] + top_,
+        lengthen(of_row, own.lengths + first, length, count);
+        set_exponential_scores(of_row, wholes.data() + first, own.fractions + first, count,
+                               segment.gate_exponents()[i] - rows.levels()[i] + own.heaviest,
                                std::log2(static_cast<double>(segment.gate_fractions()[i])));
       }
       differentiate_scores_of_row<F>(of_row, e.col(i).data() + first, slopes, scales.weights + first, rows.factor(i),
                                      rows.last(i), count);
       if (by_slopes_) multiply_entries(slopes, buffers.slopes(n, n).col(i).data() + first, count);
-      if constexpr (is_exponential) lengthen(slopes, lengths + first, segment.queries().lengths[i], count);
+      if constexpr (is_exponential) lengthen(slopes, own.lengths + first, length, count);
     }
     add_own_flows();
-  }
-  void set_wholes() {
-    constexpr double least = -PackedExponential<Scalar>::largest_whole;
-    const WeightedKeys<Scalar> keys = segment.keys();
-    top_ = log2_zero;
-    for (Index j = 0; j < keys.size; ++j) top_ = std::max(top_, keys.exponents[j]);
-    for (Index j = 0; j < keys.size; ++j)
-      buffers.wholes(size())[j] = static_cast<Scalar>(std::max(keys.exponents[j] - top_, least));
   }
   // flows_t += Σ_{j < t ≤ i} c_ij, a row's couplings beside its level.
   void add_own_flows() {
@@ -555,7 +545,6 @@ class SegmentBackward {
   const bool sees_features_, by_slopes_;
   KeyAction action_;
   Segment queries_, keys_;
-  double top_ = log2_zero;  // of the exponents of exponential scores
   bool adds_ = true;
 };
 

@@ -194,7 +194,7 @@ class StateBackward {
     if (S_->empty()) return;
     for (Index i = 0; i < n; ++i) {
       const double weight = nearest_power_of_two<double>(S_->exponent() - s.rows.levels()[i]);
-      s.rows.add(i, {weight * reads_->sums[i], weight * reads_->products[i]});
+      s.rows.add(i, weight * reads_->sums[i], weight * reads_->products[i]);
       s.rows.noise()[i] = weight * reads_->noise[i];
     }
   }
@@ -265,7 +265,7 @@ class StateBackward {
     const WeightedKeys<Scalar> keys = s.segment.keys();
     auto levels = s.rows.levels();
     auto weights = m_.last(std::max(keys.size, s.size()));
-    const MatrixView<Scalar> products = s.buffers.products(s.size(), s.size());
+    const MatrixView<Scalar> products = s.buffers.products(s.size(), s.size()).topRows(keys.size);
     double level = log2_zero;
     for (Index end = s.size(); end-- > 0;) {
       if (levels[end] == log2_zero) continue;
@@ -274,8 +274,12 @@ class StateBackward {
         set_weights_at(weights.data(), keys.exponents, keys.fractions, std::min(end + 1, keys.size), -level, Scalar(1));
       }
       levels[end] = level;
-      s.rows.add(end, totals_of_scores<P>(s.segment.logits().col(end).data(), weights.data(),
-                                          products.topRows(keys.size).col(end).data(), std::min(end + 1, keys.size)));
+      const Scalar *const logits = s.segment.logits().col(end).data(), *const e = products.col(end).data();
+      for_blocks<16, 1>(std::min(end + 1, keys.size), [&](Index j, auto count) {
+        using Block = BlockOf<Scalar, decltype(count)>;
+        const Block scores = power<P>(Block(Block::Map(logits + j))) * Block::Map(weights.data() + j);
+        s.rows.add(end, static_cast<double>(scores.sum()), static_cast<double>((scores * Block::Map(e + j)).sum()));
+      });
     }
   }
 
