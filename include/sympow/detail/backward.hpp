@@ -34,11 +34,9 @@ void attention_backward(const F& feature, const BackwardCall<Scalar>& call) {
   const auto take_back = [&](bool with_queries, bool with_keys) {
     segments.absolute_through().setZero();
     for (Index b = past.size(); b-- > 0;) {
-      const Segment range = past[b].tokens, none{range.begin, 0};
-      segments.segment.load_gates(range);
+      segments.segment.load_gates(past[b].tokens);
       Frame frame = past[b].start;
-      segments.load(frame, with_queries ? segments.query_tokens(range) : none,
-                    with_keys ? segments.key_tokens(range) : none);
+      segments.load(frame, with_queries, with_keys);
       past.begin(b);
       segments.go_back(past, past[b].start);
     }
@@ -120,13 +118,13 @@ class ChunkedBackward {
     before.sums.settle();
     segments_.segment.load_gates(range(n));
     Frame frame = before.frames.end;
-    segments_.load(frame, range(n), range(n));
+    segments_.load(frame, true, true);
   }
   void absorb(At& state, Segment s) {
     StatePast<Scalar, F> past(call_.forward.state, feature_, call_.transition, state, chunk_, false);
     segments_.segment.weigh_zero_keys(false);
     if (segments_.segment.load_gates(s)) past.reset();
-    segments_.load(past.frame(), {s.begin, 0}, segments_.key_tokens(s), past.elapsed());
+    segments_.load(past.frame(), false, true, past.elapsed());
     past.take(segments_.segment);
     segments_.segment.weigh_zero_keys(true);
   }
@@ -179,10 +177,9 @@ class ChunkedBackward {
     state.sums.settle();
     const auto take_back = [&](bool with_rows) {
       for (Index n = std::ssize(call_.buffers.segments); n-- > 0;) {
-        const Segment s = range(n), none{s.begin, 0};
-        segments_.segment.load_gates(s);
+        segments_.segment.load_gates(range(n));
         Frame frame = starts[static_cast<std::size_t>(n)];
-        segments_.load(frame, with_rows ? segments_.query_tokens(s) : none, with_rows ? none : segments_.key_tokens(s));
+        segments_.load(frame, with_rows, !with_rows);
         past_.begin(segments_, state.sums, nullptr, true);
         segments_.go_back(past_, starts[static_cast<std::size_t>(n)]);
       }

@@ -64,7 +64,7 @@ class KeyBlocksBackward {
     for (Index t = 0; t < tokens; t += s.size()) {
       s.segment.load_gates({t, std::min(block_tokens, tokens - t)});
       const Frame start = frame;
-      s.load(frame, {t, 0}, s.key_tokens(s.segment.range()));
+      s.load(frame, false, true);
       keep(s, start);
     }
   }
@@ -141,13 +141,10 @@ class KeyBlocksBackward {
         s.call.transition.apply_to_queries((*this)[seen(m - 1).block].tokens, Batch<Scalar>(queries_at(s, m)));
       }
     }
-    const auto raise_N = [&](bool of_zeros) {
-      for (Index m = 0; m < count; ++m)
+    for (const bool of_zeros : {false, true})  // keys of length 0 count where there are no others
+      for (Index m = 0; m < count && (!of_zeros || s.N == log2_zero); ++m)
         if (const Block& block = (*this)[seen(m).block]; block.keys > 0 && (of_zeros || block.top != log2_zero))
           s.N = std::max(s.N, is_exponential ? 0 : block.M + Weight(seen(m).between).exponent);
-    };
-    raise_N(false);
-    if (s.N == log2_zero) raise_N(true);  // keys of length 0 count where there are no others
     if (s.N == log2_zero) return;
     load_rows(s);
     auto d_rows = s.buffers.from_before(s.segment.vector_rows(), s.size());

@@ -2,7 +2,6 @@
 #pragma once
 
 #include <algorithm>
-#include <tuple>
 #include <vector>
 
 #include <sympow/combinatorics/multi_index.hpp>
@@ -58,25 +57,10 @@ class LiftedTurns {
     d_ = d;
   }
 
-  /// flows_u += factor ⟨H⁺, L_u S⁺⟩, by short sums of a plane's entries.
+  /// flows_u += factor ⟨H⁺, L_u S⁺⟩.
   template <class Scalar>
   void add(const StateSums<Scalar>& H, const StateSums<Scalar>& S, double factor, double* flows) const {
-    for (auto first = entries_.begin(), end = first; first != entries_.end(); first = end) {
-      double sum = 0;
-      for (; end != entries_.end() && end - first < short_sum && end->plane == first->plane; ++end)
-        sum += end->value * static_cast<double>(H.Z[end->row]) * static_cast<double>(S.Z[end->column]);
-      for_blocks<64>(S.S.rows(), [&](Index begin, auto count) {
-        using Some = Eigen::Array<Scalar, block_size<decltype(count)>, 1, 0, 64, 1>;
-        const auto some = [&](const StateSums<Scalar>& of, Index column) {
-          return Eigen::Map<const Some>(of.S.data() + column * of.S.rows() + begin, count);
-        };
-        Some terms = Some::Zero(count);
-        for (auto x = first; x != end; ++x)
-          terms += static_cast<Scalar>(x->value) * (some(H, x->row) * some(S, x->column));
-        sum += static_cast<double>(terms.sum());
-      });
-      flows[first->plane] += factor * sum;
-    }
+    for (const Entry& x : entries_) flows[x.plane] += factor * x.value * column_product(H, x.row, S, x.column);
   }
 
  private:
@@ -102,7 +86,6 @@ class LiftedTurns {
       }
       ++row;
     }
-    std::ranges::sort(entries_, {}, [](const Entry& x) { return std::tuple(x.plane, x.row, x.column); });
   }
 
   struct Entry {
@@ -126,15 +109,10 @@ struct Adjoint {
   bool has_gauge = false;      ///< or the gauge is yet to be made of dμ
 };
 
-/// What the rows of a segment have read of the state before it, brought back through φ: Sᵀ dŷ_i, Z, φ(q_i)·Sᵀ dŷ_i and
-/// φ(q_i)·Z. It may be saved until the gradient behind them is known.
+/// What the rows of a segment have read of the state before it, brought back through φ: Sᵀ dŷ_i and, where rows are
+/// means, Z. It may be saved until the gradient behind them is known.
 template <class Scalar>
-struct StateReads {
-  Matrix<Scalar> of_rows;  ///< rows × 2 n, or n where rows are sums
-  Eigen::VectorXd products, sums, noise;
-
-  [[nodiscard]] bool empty() const { return products.size() == 0; }
-};
+using StateReads = Matrix<Scalar>;
 
 template <class Scalar>
 struct StateBackwardBuffers {
@@ -171,7 +149,7 @@ class StateBackward {
   /// Goes on with the state before the loaded segment. `reads` is what its rows have read, if it is saved; without
   /// `goes_on` nobody asks for H before the segment.
   void begin(const Segments& s, StateSums<Scalar>& S, StateReads<Scalar>* reads, bool goes_on) {
-    S_ = &S, reads_ = reads == nullptr ? &m_.reads : reads, is_saved_ = reads != nullptr && !reads->empty();
+    S_ = &S, reads_ = reads == nullptr ? &m_.reads : reads, is_saved_ = reads != nullptr && reads->size() > 0;
     goes_on_ = goes_on;
     if (s.segment.resets()) S.clear();
     m_.log_channels.setZero(s.call.K.rows());
@@ -182,20 +160,14 @@ class StateBackward {
   /// Sums of rows: what they read of the state and of their own keys.
   void read(Segments& s) {
     if (!s.segment.has_queries()) return;
-    const Index n = s.size();
-    double level = log2_zero;
-    if (!S_->empty()) {
-      if (!is_saved_) read_state(s);
-      if (S_->A > 0) level = std::ceil(std::log2(S_->A)) + S_->exponent();
-    }
-    if (!s.rows.divides()) return;
-    set_levels(s, level);
-    add_own(s);
-    if (S_->empty()) return;
-    for (Index i = 0; i < n; ++i) {
+    const bool is_empty = S_->empty(), divides = s.rows.divides();
+    if (!is_empty && !is_saved_) read_state(s);
+    if (!divides) return;
+    add_own(s, !is_empty && S_->A > 0 ? std::ceil(std::log2(S_->A)) + S_->exponent() : log2_zero);
+    for (Index i = 0; i < s.size() && !is_empty; ++i) {
       const double weight = nearest_power_of_two<double>(S_->exponent() - s.rows.levels()[i]);
-      s.rows.add(i, weight * reads_->sums[i], weight * reads_->products[i]);
-      s.rows.noise()[i] = weight * reads_->noise[i];
+      s.rows.add(i, weight * read_product(s, i, s.size() + i), weight * read_product(s, i, i));
+      s.rows.noise()[i] = weight * noise_of(s.segment.queries().vectors.col(i));
     }
   }
 
@@ -203,7 +175,6 @@ class StateBackward {
     if (!S_->empty()) s.N = S_->exponent();
     if (!H_.empty()) s.U = H_.exponent() + Weight(decay_behind(s)).exponent + s.scales.M;
     give_reads(s);
-    if (s.action() == KeyAction::mix) keep_mixed(s);
     set_through(s);
     pass_adjoint(s, s.segment.keys().size);
   }
@@ -225,21 +196,21 @@ class StateBackward {
   void read_state(Segments& s) {
     const Index n = s.size(), d = s.segment.vector_rows();
     const MatrixView<Scalar> queries = s.segment.queries().vectors;
-    resize_safely(reads_->of_rows, d, s.rows.divides() ? 2 * n : n);
-    for (auto* x : {&reads_->products, &reads_->sums, &reads_->noise}) resize_safely(*x, n);
-    MatrixView<Scalar> of_rows(reads_->of_rows);
+    resize_safely(*reads_, d, s.rows.divides() ? 2 * n : n);
+    MatrixView<Scalar> of_rows(*reads_);
     auto dY = m_.rows_down(n, s.call.V.rows());
     set_copy(dY, s.rows.dY().transpose());
-    for_phi_gradients<F, Scalar>(feature_, m_.phi, queries, of_rows.leftCols(n), [&](Index first, MatrixView<Scalar> gradients) {
-      set_product(gradients, dY, MatrixView<Scalar>(S_->S).middleCols(first, gradients.cols()));
-    });
+    for_phi_gradients<F, Scalar>(feature_, m_.phi, queries, of_rows.leftCols(n),
+                                 [&](Index first, MatrixView<Scalar> gradients) {
+                                   const auto S = MatrixView<Scalar>(S_->S).middleCols(first, gradients.cols());
+                                   set_product(gradients, dY, S);
+                                 });
     if (s.rows.divides())
       set_phi_gradients<F, Scalar>(feature_, m_.phi, queries, ColumnView<const Scalar>(S_->Z), of_rows.rightCols(n));
-    for (Index i = 0; i < n; ++i) {
-      reads_->products[i] = product_with_phi(queries.col(i), of_rows.col(i));
-      reads_->sums[i] = s.rows.divides() ? product_with_phi(queries.col(i), of_rows.col(n + i)) : 0;
-      reads_->noise[i] = s.rows.divides() ? noise_of(queries.col(i)) : 0;
-    }
+  }
+  // φ(q_i)·Sᵀ dŷ_i from column i of what was read, φ(q_i)·Z from column n + i.
+  double read_product(Segments& s, Index i, Index column) {
+    return product_with_phi(s.segment.queries().vectors.col(i), MatrixView<Scalar>(*reads_).col(column));
   }
   // The largest part of a denominator that can be rounding, see `StatePast`.
   double noise_of(ColumnView<const Scalar> q) const {
@@ -253,14 +224,9 @@ class StateBackward {
       sum += std::abs(static_cast<double>(q[c])) * std::pow(weights[c], 1. / P);
     return weights.size() > 0 ? std::min(noise, power<P>(sum)) : noise;
   }
-  // The level of a row is that of the heaviest key that it sees, or of the state.
-  void set_levels(Segments& s, double of_state) {
-    for (Index i = 0; i < s.size(); ++i) {
-      s.rows.levels()[i] = std::max(of_state, s.buffers.levels(s.size())[i]);
-    }
-  }
-  // Rows whose levels are near each other count from the last one's.
-  void add_own(Segments& s) {
+  // Own keys. The level of a row is that of the heaviest that it sees, or of the state; rows whose levels are near each
+  // other count from the last one's.
+  void add_own(Segments& s, double of_state) {
     constexpr double near = KeyScales<Scalar>::most_apart;
     const WeightedKeys<Scalar> keys = s.segment.keys();
     auto levels = s.rows.levels();
@@ -268,14 +234,16 @@ class StateBackward {
     const MatrixView<Scalar> products = s.buffers.products(s.size(), s.size()).topRows(keys.size);
     double level = log2_zero;
     for (Index end = s.size(); end-- > 0;) {
+      levels[end] = std::max(of_state, s.buffers.levels(s.size())[end]);
       if (levels[end] == log2_zero) continue;
+      const Index seen = std::min(end + 1, keys.size);
       if (level == log2_zero || level - levels[end] > near) {
         level = levels[end];
-        set_weights_at(weights.data(), keys.exponents, keys.fractions, std::min(end + 1, keys.size), -level, Scalar(1));
+        set_weights_at(weights.data(), keys.exponents, keys.fractions, seen, -level, Scalar(1));
       }
       levels[end] = level;
       const Scalar *const logits = s.segment.logits().col(end).data(), *const e = products.col(end).data();
-      for_blocks<16, 1>(std::min(end + 1, keys.size), [&](Index j, auto count) {
+      for_blocks<16, 1>(seen, [&](Index j, auto count) {
         using Block = BlockOf<Scalar, decltype(count)>;
         const Block scores = power<P>(Block(Block::Map(logits + j))) * Block::Map(weights.data() + j);
         s.rows.add(end, static_cast<double>(scores.sum()), static_cast<double>((scores * Block::Map(e + j)).sum()));
@@ -295,22 +263,11 @@ class StateBackward {
         continue;
       }
       const auto of_dy = static_cast<double>(s.rows.factor(i)), of_ones = static_cast<double>(s.rows.last(i));
-      set_scaled(to.col(i).data(), reads_->of_rows.col(i).data(), s.rows.factor(i), to.rows());
-      if (divides) to.col(i) += s.rows.last(i) * reads_->of_rows.col(n + i);
+      set_scaled(to.col(i).data(), reads_->col(i).data(), s.rows.factor(i), to.rows());
+      if (divides) to.col(i) += s.rows.last(i) * reads_->col(n + i);
       s.buffers.of_rows(n)[i] = times_power_of_two(
-          of_dy * reads_->products[i] + (divides ? of_ones * reads_->sums[i] : 0), s.rows.exponent(i) + s.N);
+          of_dy * read_product(s, i, i) + (divides ? of_ones * read_product(s, i, n + i) : 0), s.rows.exponent(i) + s.N);
     }
-  }
-  // The states on both sides of what mixes channels.
-  void keep_mixed(Segments& s) {
-    s.has_mixed = !S_->empty() && !H_.empty();
-    if (!s.has_mixed) return;
-    const Index e = s.call.V.rows(), d = s.call.K.rows();
-    const Weight gate(decay_behind(s));
-    auto state = s.buffers.state(e + 1, d), adjoint = s.buffers.adjoint(e + 1, d);
-    state << S_->S, S_->Z.transpose();
-    adjoint << H_.S, H_.Z.transpose();
-    state *= static_cast<Scalar>(gate.fraction);
   }
   // ⟨H, b S A⟩, and the same by channel or plane.
   void set_through(Segments& s) {
@@ -332,11 +289,14 @@ class StateBackward {
     }
     if (!passes || s.call.options.mask.is_full) return;
     if (s.action() == KeyAction::scale && !is_embedded) return set_through_channels(s, scaled);
-    if (s.action() == KeyAction::mix) {
-      auto moved = m_.mixed(s.call.V.rows() + 1, s.call.K.rows());
-      const auto state = s.buffers.state(moved.rows(), moved.cols()),
-                 adjoint = s.buffers.adjoint(moved.rows(), moved.cols());
-      moved = state;  // with the gate's fraction
+    if (s.action() == KeyAction::mix) {  // the segment takes the states on both sides
+      s.has_mixed = true;
+      const Index e = s.call.V.rows(), d = s.call.K.rows();
+      auto state = s.buffers.state(e + 1, d), adjoint = s.buffers.adjoint(e + 1, d), moved = m_.mixed(e + 1, d);
+      state << S_->S, S_->Z.transpose();
+      adjoint << H_.S, H_.Z.transpose();
+      state *= static_cast<Scalar>(gate.fraction);
+      moved = state;
       s.call.transition.apply_to_state(s.segment.range(), Batch<Scalar>(moved));
       s.gate_through =
           times_power_of_two(static_cast<double>(dot_product(moved.data(), adjoint.data(), moved.size())), exponent);
@@ -384,16 +344,22 @@ class StateBackward {
                              queries = waits ? moved(rows, m_.moved_queries, m_.log_channels, -1) : rows;
     LogGate rest;
     if (!was_empty && !ends) rest = decay_behind(s);
+    // Of what row i adds to H; a query of length 0 adds nothing, whatever its row is.
+    const auto exponent_of_row = [&](Index i) {
+      return s.segment.queries().lengths[i] == log2_zero ? log2_zero : s.rows.exponent(i);
+    };
+    double of_rows = log2_zero;
+    for (Index i = 0; i < n; ++i) of_rows = std::max(of_rows, exponent_of_row(i));
     const double passed = rest.take_power_of_two(), slow = waits ? 0 : slowest(),
                  kept = was_empty || ends ? log2_zero : H_.L + passed + slow * std::numbers::log2e,
-                 level = ends ? log2_zero : std::max(kept, level_of_rows(s) - rest.log2()), M = std::ceil(level);
+                 level = ends ? log2_zero : std::max(kept, of_rows - rest.log2()), M = std::ceil(level);
     const Weight growth(LogGate{-rest.high, -rest.low});
     auto values = m_.d_values(e, count), V = m_.values_down(count, e), G = m_.G(e, queries.cols());
     values.setZero();
     set_copy(V, own.values.leftCols(count).transpose());
     auto last = m_.last(std::max(queries.cols(), n)).head(queries.cols());
     for (Index i = 0; i < queries.cols(); ++i) {
-      const double exponent = exponent_in_adjoint(s, i);
+      const double exponent = exponent_of_row(i);
       const auto weight =
           exponent == log2_zero || level == log2_zero
               ? Scalar(0)
@@ -442,16 +408,6 @@ class StateBackward {
     s.call.transition.apply_to_queries(s.segment.range(), Batch<Scalar>(transposed));
     set_copy(H_.S, transposed.transpose());
     s.call.transition.apply_to_queries(s.segment.range(), Batch<Scalar>(H_.Z));
-  }
-  // That of what the rows of a segment add to H.
-  [[nodiscard]] double level_of_rows(Segments& s) {
-    double level = log2_zero;
-    for (Index i = 0; i < s.size(); ++i) level = std::max(level, exponent_in_adjoint(s, i));
-    return level;
-  }
-  // Of what row i adds to H; a query of length 0 adds nothing, whatever its row is.
-  [[nodiscard]] static double exponent_in_adjoint(Segments& s, Index i) {
-    return s.segment.queries().lengths[i] == log2_zero ? log2_zero : s.rows.exponent(i);
   }
   void give_keys(Segments& s, MatrixView<Scalar> keys, MatrixView<Scalar> d_keys, MatrixView<Scalar> values) {
     const Index n = s.size(), count = keys.cols();
