@@ -12,7 +12,7 @@ struct KeyBlockBackward {
   Segment tokens;
   Index keys = 0;
   Frame start;  ///< where queries and keys turn from
-  LogGate total;
+  LogGate total, between;  ///< of its gates, and of those from its start to that of the segment
   bool resets = false;
   double M = 0;             ///< see `KeyScales`
   double top = log2_zero;   ///< the largest exponent of its keys, of those that are not 0
@@ -22,16 +22,9 @@ struct KeyBlockBackward {
   Panel<Scalar> vectors, weights, fractions, d_keys, dV;
   Panel<double> exponents, lengths, shifts, of_keys;
 };
-/// A block that the rows of a segment see, and the gates from its start to that of the segment.
-struct SeenBlock {
-  Index block;
-  LogGate between;
-};
-
 template <class Scalar>
 struct KeyBlocksBackwardBuffers {
   std::vector<KeyBlockBackward<Scalar>> blocks;  ///< those of a longer call stay, for their memory
-  std::vector<SeenBlock> seen;
   Panel<Scalar> queries, queries_down, G, G_down, last, row_factors, key_factors, row_sums;  ///< of the segment's rows
   Panel<Scalar> logits, products, slopes, moved_keys, d_rows;                                ///< of them with a block
   Panel<Scalar> pulled;  ///< queries before every block
@@ -71,22 +64,21 @@ class KeyBlocksBackward {
   /// Goes on with a block, the last of which rows see the blocks before it; under a full mask they see all of them.
   void begin(Index block) { block_ = block; }
 
-  void read(Segments& s) {
-    m_.seen.clear();
-    if (s.segment.resets() || !s.segment.has_queries()) return;
-    LogGate between;
-    const Mask& mask = s.call.options.mask;
-    const Index first = mask.first(s.token(s.first_row()));
-    for (Index b = mask.is_full ? size() : block_; b-- > 0;) {
-      if (first >= (*this)[b].tokens.end()) break;
-      between.add((*this)[b].total);
-      m_.seen.push_back({b, between});
-      if ((*this)[b].resets) break;
-    }
-  }
+  /// The sums of rows are saved.
+  void read(Segments&) {}
   void go_back(Segments& s) {
     take(s);
-    if (!m_.seen.empty() && s.largest_exponent() != log2_zero) read_back(s);
+    near_ = s.call.options.mask.is_full ? size() : block_, far_ = near_--;
+    if (s.segment.resets() || s.largest_exponent() == log2_zero) return;
+    const Index first = s.call.options.mask.first(s.token(s.first_row()));
+    LogGate between;
+    while (far_ > 0 && first < (*this)[far_ - 1].tokens.end()) {
+      Block& block = block_at(--far_);
+      between.add(block.total);
+      block.between = between;
+      if (block.resets) break;
+    }
+    read_back(s);
   }
 
  private:
@@ -124,38 +116,33 @@ class KeyBlocksBackward {
     s.buffers.from_behind(d, s.size()).leftCols(n) = block.d_keys(d, n);
     s.buffers.from_behind_values(e, s.size()).leftCols(n) = block.dV(e, n);
   }
-  // The queries as they see the block number m of those that are seen, counted from the nearest.
-  MatrixView<Scalar> queries_at(Segments& s, Index m) {
+  // The queries as they see a block.
+  MatrixView<Scalar> queries_at(Segments& s, Index b) {
     const Index n = s.size(), d = s.segment.vector_rows();
-    return pulls(s) ? m_.pulled(d, n * std::ssize(m_.seen)).middleCols(n * m, n) : s.segment.queries().vectors;
+    return pulls(s) ? m_.pulled(d, n * (near_ - far_ + 1)).middleCols(n * (near_ - b), n)
+                    : s.segment.queries().vectors;
   }
-  [[nodiscard]] const SeenBlock& seen(Index m) const { return m_.seen[static_cast<std::size_t>(m)]; }
-
   // From the farthest block on: what rows get there is pulled back through the blocks that are nearer.
   void read_back(Segments& s) {
-    const Index count = std::ssize(m_.seen);
-    if (pulls(s)) {
-      queries_at(s, 0) = s.segment.queries().vectors;
-      for (Index m = 1; m < count; ++m) {
-        queries_at(s, m) = queries_at(s, m - 1);
-        s.call.transition.apply_to_queries((*this)[seen(m - 1).block].tokens, Batch<Scalar>(queries_at(s, m)));
-      }
+    for (Index b = near_; b >= far_ && pulls(s); --b) {
+      queries_at(s, b) = b == near_ ? s.segment.queries().vectors : queries_at(s, b + 1);
+      if (b < near_) s.call.transition.apply_to_queries((*this)[b + 1].tokens, Batch<Scalar>(queries_at(s, b)));
     }
     for (const bool of_zeros : {false, true})  // keys of length 0 count where there are no others
-      for (Index m = 0; m < count && (!of_zeros || s.N == log2_zero); ++m)
-        if (const Block& block = (*this)[seen(m).block]; block.keys > 0 && (of_zeros || block.top != log2_zero))
-          s.N = std::max(s.N, is_exponential ? 0 : block.M + Weight(seen(m).between).exponent);
+      for (Index b = near_; b >= far_ && (!of_zeros || s.N == log2_zero); --b)
+        if (const Block& block = (*this)[b]; block.keys > 0 && (of_zeros || block.top != log2_zero))
+          s.N = std::max(s.N, is_exponential ? 0 : block.M + Weight(block.between).exponent);
     if (s.N == log2_zero) return;
     load_rows(s);
     auto d_rows = s.buffers.from_before(s.segment.vector_rows(), s.size());
     d_rows.setZero();
     double flow = 0;
-    for (Index m = count; m-- > 0;) {
-      const Segment tokens = (*this)[seen(m).block].tokens;
-      const auto queries = scaled_queries(s, m);
-      pass_through(s, block_at(seen(m).block), flow, queries, d_rows);
-      if (pulls(s)) pull_back(s, tokens, queries, d_rows);
-      if ((*this)[seen(m).block].keys > 0) flow += take_block(s, seen(m), queries, d_rows);
+    for (Index b = far_; b <= near_; ++b) {
+      Block& block = block_at(b);
+      const auto queries = scaled_queries(s, b);
+      pass_through(s, block, flow, queries, d_rows);
+      if (pulls(s)) pull_back(s, block.tokens, queries, d_rows);
+      if (block.keys > 0) flow += take_block(s, block, queries, d_rows);
     }
   }
   // g_i = 2^{exponent_i} (G_i, last_i), and 2^{exponent_i - H} with the largest exponent H.
@@ -179,11 +166,11 @@ class KeyBlocksBackward {
     }
   }
   // 2^{exponent_i - H} q̂_i as they see a block; those themselves stand down in `queries_down`.
-  MatrixView<Scalar> scaled_queries(Segments& s, Index m) {
+  MatrixView<Scalar> scaled_queries(Segments& s, Index b) {
     const Index n = s.size(), d = s.segment.vector_rows();
     auto queries = m_.queries(d, n);
-    if (!pulls(s) && m + 1 < std::ssize(m_.seen)) return queries;
-    const auto given = queries_at(s, m);
+    if (!pulls(s) && b > far_) return queries;
+    const auto given = queries_at(s, b);
     set_copy(m_.queries_down(n, d), given.transpose());
     for (Index i = 0; i < n; ++i) set_scaled(queries.col(i).data(), given.col(i).data(), m_.row_factors(n)[i], d);
     return queries;
@@ -208,10 +195,9 @@ class KeyBlocksBackward {
   }
 
   // The rows with one block; returns the sum of their couplings.
-  double take_block(Segments& s, const SeenBlock& of, MatrixView<Scalar> queries, MatrixView<Scalar> d_rows) {
-    Block& block = block_at(of.block);
+  double take_block(Segments& s, Block& block, MatrixView<Scalar> queries, MatrixView<Scalar> d_rows) {
     const Index n = s.size(), count = block.keys, d = d_rows.rows(), e = s.call.V.rows(), first = block.tokens.begin;
-    const Weight between(of.between);
+    const Weight between(block.between);
     auto logits = m_.logits(n, count), slopes = m_.products(n, count);
     const auto keys = block.vectors(d, count);
     const double *const lengths = block.lengths(count).data(), *const shifts = block.shifts(count).data();
@@ -344,7 +330,7 @@ class KeyBlocksBackward {
 
   KeyBlocksBackwardBuffers<Scalar>& m_;
   const F& feature_;
-  Index count_ = 0, block_ = 0;
+  Index count_ = 0, block_ = 0, near_ = 0, far_ = 0;  // of blocks; the nearest and the farthest that rows see
   double H_ = 0;
   bool has_lengths_ = false;  // of queries
 };

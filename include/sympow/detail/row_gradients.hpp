@@ -21,10 +21,8 @@ struct KeyScales {
   static constexpr double most_apart = std::numeric_limits<Scalar>::max_exponent / 3;
 
   double M = 0;
-  double* shifts;   ///< shift_j
-  Scalar* weights;  ///< w_j, 0 for a key without weight
-
-  KeyScales(double* shifts_of, Scalar* weights_of) : shifts(shifts_of), weights(weights_of) {}
+  double* shifts = nullptr;   ///< shift_j
+  Scalar* weights = nullptr;  ///< w_j, 0 for a key without weight
 
   template <FeatureMap F>
   void set(const WeightedKeys<Scalar>& keys) {

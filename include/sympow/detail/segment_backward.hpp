@@ -110,7 +110,7 @@ class SegmentBackward {
     queries_ = {first, with_queries ? std::clamp(offset + call.Q.cols(), first, all.end()) - first : 0};
     keys_ = {all.begin, with_keys ? std::clamp<Index>(call.K.cols() - all.begin, 0, all.size) : 0};
     segment.load(elapsed, frame, queries_of(call.Q), first_row(), keys_of(call.K), keys_of(call.V));
-    scales = {buffers.shifts(size()).data(), buffers.weights(size()).data()};
+    scales = {0, buffers.shifts(size()).data(), buffers.weights(size()).data()};
     scales.template set<F>(segment.keys());
   }
   [[nodiscard]] Index size() const { return segment.size(); }
@@ -164,7 +164,7 @@ class SegmentBackward {
   SegmentBackwardBuffers<Scalar>& buffers;
   LoadedSegment<Scalar, F> segment;
   RowGradients<Scalar, F> rows;
-  KeyScales<Scalar> scales{nullptr, nullptr};
+  KeyScales<Scalar> scales;
   double N = log2_zero, U = log2_zero;  ///< see above; -∞: nothing comes from there
   double gate_through = 0;              ///< couplings of earlier keys with later rows
   bool has_mixed = false;               ///< whether `buffers.state` and `buffers.adjoint` are set

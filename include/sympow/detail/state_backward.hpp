@@ -31,15 +31,6 @@ double inner_product(const StateSums<Scalar>& H, const StateSums<Scalar>& S) {
          static_cast<double>(dot_product(H.Z.data(), S.Z.data(), S.Z.size()));
 }
 
-/// flows_c += Σ_α n_αc x_α for numbers x of the monomials α of d channels, n_αc the count of c in α.
-inline void add_channel_counts(Index d, int P, ColumnView<const double> x, ColumnView<double> flows) {
-  Index row = 0;
-  for (const auto& alpha : MultiIndices(d, P)) {
-    for (const Index c : alpha) flows[c] += x[row];
-    ++row;
-  }
-}
-
 /// The infinitesimal turns of φ^P in the planes of R^d, L_u φ(x) = Dφ(x) J_u x: with c_lo the count of one channel of
 /// the plane in α, and β = α with one `lo` made an `up`,
 ///
@@ -288,7 +279,8 @@ class StateBackward {
       through += gauge_;
     }
     if (!passes || s.call.options.mask.is_full) return;
-    if (s.action() == KeyAction::scale && !is_embedded) return set_through_channels(s, scaled);
+    if constexpr (!is_embedded)
+      if (s.action() == KeyAction::scale) return set_through_channels(s, scaled);
     if (s.action() == KeyAction::mix) {  // the segment takes the states on both sides
       s.has_mixed = true;
       const Index e = s.call.V.rows(), d = s.call.K.rows();
@@ -313,7 +305,11 @@ class StateBackward {
       const double factor = decay.of_entries == nullptr ? decay.factor : decay.of_entries[a];
       s.gate_through += monomials[a] = scaled(factor * column_product(H_, a, *S_, a));
     }
-    if constexpr (!is_embedded) add_channel_counts(s.call.K.rows(), P, monomials, s.through());
+    Index row = 0;
+    for (const auto& alpha : MultiIndices(s.call.K.rows(), P)) {
+      for (const Index c : alpha) s.through()[c] += monomials[row];  // a channel as often as a monomial has it
+      ++row;
+    }
   }
   [[nodiscard]] double slowest() const { return P * largest_gate(m_.log_channels); }
   // The scalar decay from the beginning of a segment to time 0 of H.
