@@ -32,7 +32,7 @@ void attention_backward(const F& feature, const BackwardCall<Scalar>& call) {
   Blocks past(feature, call.buffers.blocks);
   past.load(segments, tokens);
   const auto take_back = [&](bool with_queries, bool with_keys) {
-    segments.absolute_through().setZero();
+    segments.through().setZero();
     for (Index b = past.size(); b-- > 0;) {
       segments.segment.load_gates(past[b].tokens);
       Frame frame = past[b].start;
@@ -88,7 +88,7 @@ class ChunkedBackward {
   void run(At first) {
     auto* const reads = states_.reads;
     if (states_.reads_only) reads->resize(call_.buffers.segments.size());
-    if (segments_.is_absolute()) segments_.absolute_through() = states_.adjoint.gauge;
+    if (segments_.is_absolute()) segments_.through() = states_.adjoint.gauge;
     if (call_.options.mask.is_full) return run_full(first);
     for_chunks(std::move(first), [&](At& before, Index n) {
       load(before, n);
@@ -101,7 +101,7 @@ class ChunkedBackward {
     });
     if (states_.reads_only) return;
     past_.settle_channels();
-    if (segments_.is_absolute()) states_.adjoint.gauge = segments_.absolute_through();
+    if (segments_.is_absolute()) states_.adjoint.gauge = segments_.through();
   }
   /// A state before the first token goes to behind the last.
   void absorb_all(At& state) {
@@ -184,20 +184,15 @@ class ChunkedBackward {
         segments_.go_back(past_, starts[static_cast<std::size_t>(n)]);
       }
     };
-    Eigen::VectorXd& gauge = states_.adjoint.gauge;
-    const Eigen::VectorXd given = gauge;
-    segments_.absolute_through().setZero();
+    auto absolute = segments_.through();
+    absolute.setZero();
     take_back(true);
-    const Eigen::VectorXd of_rows = segments_.absolute_through();  // to dμ, whose way goes by keys
-    auto absolute = segments_.absolute_through();
+    const Eigen::VectorXd of_rows = absolute;  // to dμ, whose way goes by keys
     absolute.setZero();
     if (states_.adjoint.frame.size() == absolute.size()) absolute = states_.adjoint.frame;
     state.sums.clear();
     take_back(false);
-    if constexpr (F::score == Score::embedded)
-      gauge = absolute + of_rows;
-    else
-      gauge = given;
+    if constexpr (F::score == Score::embedded) states_.adjoint.gauge = absolute + of_rows;
   }
 
   const F& feature_;

@@ -48,7 +48,7 @@ struct SegmentBackwardBuffers {
   Panel<Scalar> d_queries, d_keys, features, from_before, from_behind;                    ///< rows × n
   Panel<Scalar> moved_query_features, moved_key_features;                                 ///< likewise, where embedded
   Panel<Scalar> state, adjoint;                                                           ///< (e + 1) × d, mixed
-  Panel<double> shifts, levels, flows, of_rows, of_keys, through, absolute, scratch;
+  Panel<double> shifts, levels, flows, of_rows, of_keys, through, scratch;
   Panel<double> row_levels, key_levels;  ///< n + 1, of what goes through the transition together
 };
 
@@ -78,10 +78,9 @@ class SegmentBackward {
         rows(memory.rows, of.rows),
         feature_(feature),
         sees_features_(is_embedded && !by_slopes),
-        by_slopes_(by_slopes),
         action_(of.transition.key_action()) {
     segment.weigh_zero_keys(true);
-    absolute_through().setZero();
+    through().setZero();
   }
 
   /// Whether an embedded score has a slope in closed form.
@@ -94,14 +93,15 @@ class SegmentBackward {
   [[nodiscard]] bool is_absolute() const {
     return action_ == KeyAction::turn && (sees_features_ || call.options.mask.is_full);
   }
-  [[nodiscard]] bool by_slopes() const { return by_slopes_; }
+  [[nodiscard]] bool by_slopes() const { return is_embedded && !sees_features_; }
   [[nodiscard]] KeyAction action() const { return action_; }
   /// Numbers of `through`: channels that decay, or planes that turn.
   [[nodiscard]] Index flows_through() const {
     return action_ == KeyAction::scale ? call.K.rows() : action_ == KeyAction::turn ? call.vjp.planes().count : 0;
   }
-  /// What turned under a segment's rows and keys and those of later ones, where angles are absolute.
-  [[nodiscard]] ColumnView<double> absolute_through() { return buffers.absolute(flows_through()); }
+  /// Couplings of earlier keys with later rows by channel or plane or, where angles are absolute, what turned under a
+  /// segment's rows and keys and those of later ones.
+  [[nodiscard]] ColumnView<double> through() { return buffers.through(flows_through()); }
 
   /// Loads the tokens whose gates are loaded: those that have queries, those that have keys, or both.
   void load(Frame& frame, bool with_queries, bool with_keys, const LogGate& elapsed = {}) {
@@ -141,7 +141,7 @@ class SegmentBackward {
     N = U = log2_zero;
     gate_through = 0;
     has_mixed = false;
-    through().setZero();
+    if (!is_absolute()) through().setZero();
     differentiate_own();
     past.go_back(*this);
     if (!call.options.mask.is_full) {  // else without gates
@@ -169,8 +169,6 @@ class SegmentBackward {
   double gate_through = 0;              ///< couplings of earlier keys with later rows
   bool has_mixed = false;               ///< whether `buffers.state` and `buffers.adjoint` are set
 
-  /// The same by channel or plane.
-  [[nodiscard]] ColumnView<double> through() { return buffers.through(flows_through()); }
   [[nodiscard]] double* flows() { return buffers.flows(size()).data(); }
   /// The largest exponent of rows with a gradient.
   [[nodiscard]] double largest_exponent() {
@@ -190,7 +188,7 @@ class SegmentBackward {
     if (keys == 0) return;
     set_causal_product(products(), segment.keys().values, rows.dY());
     if constexpr (is_embedded) {
-      if (!by_slopes_ || queries_.size == 0) return;
+      if (!by_slopes() || queries_.size == 0) return;
       auto slopes = buffers.slopes(n, n).topRows(keys);
       set_causal_product(slopes, segment.key_vectors().leftCols(keys), segment.queries().direct);
       feature_.set_slopes(slopes, ColumnView<const double>(segment.keys().lengths, keys),
@@ -265,7 +263,7 @@ class SegmentBackward {
       }
       differentiate_scores_of_row<F>(of_row, e.col(i).data() + first, slopes, scales.weights + first, rows.factor(i),
                                      rows.last(i), count);
-      if (by_slopes_) multiply_entries(slopes, buffers.slopes(n, n).col(i).data() + first, count);
+      if (by_slopes()) multiply_entries(slopes, buffers.slopes(n, n).col(i).data() + first, count);
       if constexpr (is_exponential) lengthen(slopes, own.lengths + first, length, count);
     }
     add_own_flows();
@@ -455,10 +453,9 @@ class SegmentBackward {
     const Index n = size(), d = call.K.rows();
     const double R = pass.H + pass.L;
     const bool reads_plain = action_ == KeyAction::scale || action_ == KeyAction::mix;
-    const auto all = is_absolute() ? absolute_through() : through();
-    auto flows = buffers.scratch(all.size());
-    for (Index u = 0; u < flows.size(); ++u) flows[u] = pass.has_flow ? times_power_of_two(all[u], -R) : 0;
-    if (is_absolute() && pass.has_flow) absolute_through().setZero();
+    auto flows = buffers.scratch(flows_through());
+    flows.setZero();
+    if (pass.has_flow) set_times_power_of_two<double>(flows, through(), -R), through().setZero();
     const auto plain = [&](Panel<Scalar>& panel) { return panel(reads_plain ? d : 0, reads_plain ? n : 0); };
     auto queries = plain(buffers.queries), keys = plain(buffers.keys);
     if (reads_plain) {
@@ -481,14 +478,13 @@ class SegmentBackward {
                          .unit = power_of_two<double>(R),
                          .is_absolute = is_absolute()};
     call.vjp.to_segment_frame_vjp(start, segment.range(), x);
-    if (is_absolute())
-      for (Index u = 0; u < flows.size(); ++u) absolute_through()[u] += times_power_of_two(flows[u], R);
+    if (is_absolute()) add_times_power_of_two<double>(through(), flows, R);
     add_vector_gradients(pass, d_queries, d_keys);
   }
   // log2 of the largest flow through the segment; -∞ if there is none, or none that is a number.
   double exponent_of_flow() {
     double largest = 0;
-    for (const double x : is_absolute() ? absolute_through() : through()) largest = std::max(largest, std::abs(x));
+    for (const double x : through()) largest = std::max(largest, std::abs(x));
     return std::isfinite(largest) ? std::ceil(std::log2(largest)) : log2_zero;
   }
   // The states on both sides of the segment go with what comes from before and from behind.
@@ -537,7 +533,7 @@ class SegmentBackward {
   static constexpr double most_unit = std::numeric_limits<double>::max_exponent - 24;  // of a number, log2
   static constexpr Index keys_at_once = 24;  // that products take as one, as far as rows see them: whole tiles
   const F& feature_;
-  const bool sees_features_, by_slopes_;
+  const bool sees_features_;
   KeyAction action_;
   Segment queries_, keys_;
   bool adds_ = true;
