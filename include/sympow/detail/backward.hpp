@@ -19,32 +19,6 @@ struct BackwardBuffers {
   std::vector<RowSum> sums;       ///< and its sums
 };
 
-/// The gradients of the attention form, of rows that the forward pass has left. Under a full mask rows come first and
-/// see all blocks, and then keys do.
-template <class Scalar, FeatureMap F>
-void attention_backward(const F& feature, const BackwardCall<Scalar>& call) {
-  using Segments = SegmentBackward<Scalar, F>;
-  using Blocks = KeyBlocksBackward<Scalar, F>;
-  const Mask mask = call.options.mask;
-  const Index tokens = std::max(call.K.cols(), call.Q.cols() == 0 ? 0 : call.Q.cols() + mask.offset);
-  Segments segments(feature, call, call.buffers.segment, std::min(Blocks::block_tokens, std::max<Index>(tokens, 1)),
-                    Segments::has_slope(feature));
-  Blocks past(feature, call.buffers.blocks);
-  past.load(segments, tokens);
-  const auto take_back = [&](bool with_queries, bool with_keys) {
-    segments.through().setZero();
-    for (Index b = past.size(); b-- > 0;) {
-      segments.segment.load_gates(past[b].tokens);
-      Frame frame = past[b].start;
-      segments.load(frame, with_queries, with_keys);
-      past.begin(b);
-      segments.go_back(past, past[b].start);
-    }
-  };
-  if (mask.is_full) take_back(true, false);
-  take_back(!mask.is_full, true);
-}
-
 /// The state before the first token or, one after the other, those before every so many tokens; and the adjoint state:
 /// behind the last token, then before the first.
 template <class Scalar>
@@ -97,7 +71,7 @@ class ChunkedBackward {
       if (states_.reads_only)
         past_.take_rows(segments_);
       else
-        segments_.go_back(past_, before.frames.end);
+        segments_.go_back(past_);
     });
     if (states_.reads_only) return;
     past_.settle_channels();
@@ -117,14 +91,13 @@ class ChunkedBackward {
     if (before.sums.channels_decay()) fold<Scalar>(feature_, call_.buffers.state.fold, before.sums, {});
     before.sums.settle();
     segments_.segment.load_gates(range(n));
-    Frame frame = before.frames.end;
-    segments_.load(frame, true, true);
+    segments_.load(before.frames.end, true, true);
   }
   void absorb(At& state, Segment s) {
     StatePast<Scalar, F> past(call_.forward.state, feature_, call_.transition, state, chunk_, false);
     segments_.segment.weigh_zero_keys(false);
     if (segments_.segment.load_gates(s)) past.reset();
-    segments_.load(past.frame(), false, true, past.elapsed());
+    past.frame() = segments_.load(past.frame(), false, true, past.elapsed());
     past.take(segments_.segment);
     segments_.segment.weigh_zero_keys(true);
   }
@@ -178,10 +151,9 @@ class ChunkedBackward {
     const auto take_back = [&](bool with_rows) {
       for (Index n = std::ssize(call_.buffers.segments); n-- > 0;) {
         segments_.segment.load_gates(range(n));
-        Frame frame = starts[static_cast<std::size_t>(n)];
-        segments_.load(frame, with_rows, !with_rows);
+        segments_.load(starts[static_cast<std::size_t>(n)], with_rows, !with_rows);
         past_.begin(segments_, state.sums, nullptr, true);
-        segments_.go_back(past_, starts[static_cast<std::size_t>(n)]);
+        segments_.go_back(past_);
       }
     };
     auto absolute = segments_.through();
@@ -223,9 +195,12 @@ template <class Scalar, FeatureMap F>
   requires is_own_embedded<Scalar, F>
 struct BackwardPasses<Scalar, F> {};
 
+/// Under a full mask rows come first and see all blocks, and then keys do.
 template <class Scalar, FeatureMap F>
-void BackwardPasses<Scalar, F>::attention(const F& feature, const Call& call) {
-  Call with_rows = call;
+void BackwardPasses<Scalar, F>::attention(const F& feature, const Call& given) {
+  using Segments = SegmentBackward<Scalar, F>;
+  using Blocks = KeyBlocksBackward<Scalar, F>;
+  Call call = given;
   if (call.saved.sums == nullptr && (call.rows != RowKind::sums || F::score == Score::exponential)) {
     auto& sums = call.buffers.sums;
     sums.resize(static_cast<std::size_t>(call.Q.cols()));
@@ -239,9 +214,25 @@ void BackwardPasses<Scalar, F>::attention(const F& feature, const Call& call) {
                                                   .Y = Y,
                                                   .memory = call.forward,
                                                   .sums = sums.data()});
-    with_rows.saved = {sums.data(), Y.data()};
+    call.saved = {sums.data(), Y.data()};
   }
-  attention_backward(feature, with_rows);
+  const Mask mask = call.options.mask;
+  const Index tokens = std::max(call.K.cols(), call.Q.cols() == 0 ? 0 : call.Q.cols() + mask.offset);
+  Segments segments(feature, call, call.buffers.segment, std::min(Blocks::block_tokens, std::max<Index>(tokens, 1)),
+                    Segments::has_slope(feature));
+  Blocks past(feature, call.buffers.blocks);
+  past.load(segments, tokens);
+  const auto take_back = [&](bool with_queries, bool with_keys) {
+    segments.through().setZero();
+    for (Index b = past.size(); b-- > 0;) {
+      segments.segment.load_gates(past[b].tokens);
+      segments.load(past[b].start, with_queries, with_keys);
+      past.begin(b);
+      segments.go_back(past);
+    }
+  };
+  if (mask.is_full) take_back(true, false);
+  take_back(!mask.is_full, true);
 }
 template <class Scalar, FeatureMap F>
 void BackwardPasses<Scalar, F>::chunked(const F& feature, const Call& call, const States& states, Index chunk,

@@ -57,7 +57,7 @@ class KeyBlocksBackward {
     for (Index t = 0; t < tokens; t += s.size()) {
       s.segment.load_gates({t, std::min(block_tokens, tokens - t)});
       const Frame start = frame;
-      s.load(frame, false, true);
+      frame = s.load(start, false, true);
       keep(s, start);
     }
   }

@@ -103,15 +103,18 @@ class SegmentBackward {
   /// segment's rows and keys and those of later ones.
   [[nodiscard]] ColumnView<double> through() { return buffers.through(flows_through()); }
 
-  /// Loads the tokens whose gates are loaded: those that have queries, those that have keys, or both.
-  void load(Frame& frame, bool with_queries, bool with_keys, const LogGate& elapsed = {}) {
+  /// Loads the tokens whose gates are loaded: those that have queries, those that have keys, or both. Returns where they
+  /// have turned to from `start`.
+  const Frame& load(const Frame& start, bool with_queries, bool with_keys, const LogGate& elapsed = {}) {
     const Segment all = segment.range();
     const Index offset = call.options.mask.offset, first = std::clamp(offset, all.begin, all.end());
     queries_ = {first, with_queries ? std::clamp(offset + call.Q.cols(), first, all.end()) - first : 0};
     keys_ = {all.begin, with_keys ? std::clamp<Index>(call.K.cols() - all.begin, 0, all.size) : 0};
-    segment.load(elapsed, frame, queries_of(call.Q), first_row(), keys_of(call.K), keys_of(call.V));
+    start_ = frame_ = start;
+    segment.load(elapsed, frame_, queries_of(call.Q), first_row(), keys_of(call.K), keys_of(call.V));
     scales = {0, buffers.shifts(size()).data(), buffers.weights(size()).data()};
     scales.template set<F>(segment.keys());
+    return frame_;
   }
   [[nodiscard]] Index size() const { return segment.size(); }
   [[nodiscard]] Index token(Index i) const { return segment.range().begin + i; }
@@ -131,12 +134,12 @@ class SegmentBackward {
     return x.middleCols(keys_.size == 0 ? 0 : keys_.begin, keys_.size);
   }
 
-  /// Takes the loaded segment back, whose queries and keys turn from `start`; a past has
+  /// Takes the loaded segment back; a past has
   ///
   ///     void read(segment)       what rows see of it, as far as the sums of rows are not saved
   ///     void go_back(segment)    sets N, U, from_before, from_behind, of_rows, of_keys, the gate's flow and `through`
   template <class Past>
-  void go_back(Past& past, const Frame& start) {
+  void go_back(Past& past) {
     find_rows(past);
     N = U = log2_zero;
     gate_through = 0;
@@ -148,7 +151,7 @@ class SegmentBackward {
       add_flows_beyond(buffers.of_rows(size()).data(), buffers.of_keys(size()).data(), gate_through, flows(), size());
       call.vjp.add_decay_flows(segment.range(), flows());
     }
-    take_passes(start);
+    take_passes();
   }
 
   /// What the loss asks of the rows.
@@ -299,7 +302,7 @@ class SegmentBackward {
     bool is_only, has_flow;
   };
   // All pairs, by passes of those whose exponents are near each other.
-  void take_passes(const Frame& start) {
+  void take_passes() {
     const auto next = [](ColumnView<const double> levels, double below) {
       double largest = log2_zero;
       for (const double level : levels)
@@ -314,10 +317,10 @@ class SegmentBackward {
     adds_ = call.adds || !has_flow;
     if (!call.adds && !has_flow)
       for (MatrixView<Scalar> x : {queries_of(call.dQ), keys_of(call.dK), keys_of(call.dV)}) x.setZero();
-    if (!has_flow) take_pass({none, flow == log2_zero ? 0 : flow, 0, false, true}, start);
+    if (!has_flow) take_pass({none, flow == log2_zero ? 0 : flow, 0, false, true});
     for (double H = top; !std::isinf(H); H = next(of_rows, H)) {
       add_value_gradients(H);
-      for (double L = heaviest; !std::isinf(L); L = next(of_keys, L)) take_pass({H, H, L, is_only, has_flow}, start);
+      for (double L = heaviest; !std::isinf(L); L = next(of_keys, L)) take_pass({H, H, L, is_only, has_flow});
     }
   }
   // The exponents of rows and keys, whole widths from those of the largest, and then those of what comes from behind
@@ -349,7 +352,7 @@ class SegmentBackward {
   [[nodiscard]] bool has_before(const Pass& pass, Index i) { return N != log2_zero && has_pair(pass, i, size()); }
   [[nodiscard]] bool has_behind(const Pass& pass, Index j) { return U != log2_zero && has_pair(pass, size(), j); }
 
-  void take_pass(Pass pass, const Frame& start) {
+  void take_pass(Pass pass) {
     const Index n = size(), rows_of_vectors = segment.vector_rows(), keys = keys_.size;
     pass.H = std::min(pass.H, most_unit - pass.L);  // 2^{H + L} is a number
     auto d_logits = buffers.d_logits(n, n);
@@ -371,7 +374,7 @@ class SegmentBackward {
                                        U - scales.M - pass.H);
       is_empty = is_empty && !has_before(pass, i) && !(i < keys && has_behind(pass, i));
     }
-    if (!is_empty || has_state(pass)) move_back(pass, start, of_pass, d_queries, d_keys);
+    if (!is_empty || has_state(pass)) move_back(pass, of_pass, d_queries, d_keys);
   }
   // dV_j = Σ_{i ≥ j} s_ij g_i over the rows of a level, and what comes from behind.
   void add_value_gradients(double H) {
@@ -418,7 +421,7 @@ class SegmentBackward {
     }
   }
   // From logits and moved vectors to the queries and keys of the call, and to the transition's parameters.
-  void move_back(const Pass& pass, const Frame& start, MatrixView<Scalar> d_logits, MatrixView<Scalar> d_queries,
+  void move_back(const Pass& pass, MatrixView<Scalar> d_logits, MatrixView<Scalar> d_queries,
                  MatrixView<Scalar> d_keys) {
     const Index n = size(), d = call.K.rows();
     const bool has_pairs = queries_.size > 0 && keys_.size > 0;
@@ -435,10 +438,10 @@ class SegmentBackward {
         bring_back(plain_queries, segment.queries().vectors, segment.queries().lengths, d_queries, to_queries);
         bring_back(plain_keys, own_keys(), segment.keys().lengths, d_keys, to_keys);
         scale_vectors(pass, plain_queries, moved_queries, plain_keys, moved_keys);
-        return call_segment_vjp(pass, start, moved_queries, moved_keys, no_logits<Scalar>(), to_queries, to_keys);
+        return call_segment_vjp(pass, moved_queries, moved_keys, no_logits<Scalar>(), to_queries, to_keys);
       }
     scale_vectors(pass, plain_queries, moved_queries, plain_keys, moved_keys);
-    call_segment_vjp(pass, start, moved_queries, moved_keys, has_pairs ? Batch<Scalar>(d_logits) : no_logits<Scalar>(),
+    call_segment_vjp(pass, moved_queries, moved_keys, has_pairs ? Batch<Scalar>(d_logits) : no_logits<Scalar>(),
                      d_queries, d_keys);
   }
   // From gradients of φ to those of what it was made of.
@@ -448,7 +451,7 @@ class SegmentBackward {
     copy = features;
     if constexpr (is_embedded) feature_.embed_vjp(x, copy, ColumnView<const double>(lengths, x.cols()), d_features, dx);
   }
-  void call_segment_vjp(const Pass& pass, Frame start, MatrixView<Scalar> moved_queries, MatrixView<Scalar> moved_keys,
+  void call_segment_vjp(const Pass& pass, MatrixView<Scalar> moved_queries, MatrixView<Scalar> moved_keys,
                         Batch<Scalar> d_logits, MatrixView<Scalar> d_queries, MatrixView<Scalar> d_keys) {
     const Index n = size(), d = call.K.rows();
     const double R = pass.H + pass.L;
@@ -477,7 +480,8 @@ class SegmentBackward {
                          .through = flows.size() > 0 ? flows.data() : nullptr,
                          .unit = power_of_two<double>(R),
                          .is_absolute = is_absolute()};
-    call.vjp.to_segment_frame_vjp(start, segment.range(), x);
+    frame_ = start_;
+    call.vjp.to_segment_frame_vjp(frame_, segment.range(), x);
     if (is_absolute()) add_times_power_of_two<double>(through(), flows, R);
     add_vector_gradients(pass, d_queries, d_keys);
   }
@@ -536,6 +540,7 @@ class SegmentBackward {
   const bool sees_features_;
   KeyAction action_;
   Segment queries_, keys_;
+  Frame start_, frame_;
   bool adds_ = true;
 };
 
