@@ -11,7 +11,7 @@ template <class Scalar>
 struct KeyBlockBackward {
   Segment tokens;
   Index keys = 0;
-  Frame start;  ///< where queries and keys turn from
+  Frame start;             ///< where queries and keys turn from
   LogGate total, between;  ///< of its gates, and of those from its start to that of the segment
   bool resets = false;
   double M = 0;             ///< see `KeyScales`
@@ -100,7 +100,8 @@ class KeyBlocksBackward {
     const auto copy = [](const auto* from, auto& to, Index size) { std::copy_n(from, size, to(size).data()); };
     copy(keys.vectors.data, block.vectors, d * n);
     copy(s.scales.weights, block.weights, n), copy(keys.fractions, block.fractions, n);
-    copy(keys.exponents, block.exponents, n), copy(keys.lengths, block.lengths, n), copy(s.scales.shifts, block.shifts, n);
+    copy(keys.exponents, block.exponents, n), copy(keys.lengths, block.lengths, n),
+        copy(s.scales.shifts, block.shifts, n);
     block.d_keys(d, n).setZero(), block.dV(s.call.V.rows(), n).setZero(), block.of_keys(n).setZero();
     block.planes(s.flows_through()).setZero();
   }
@@ -119,8 +120,7 @@ class KeyBlocksBackward {
   // The queries as they see a block.
   MatrixView<Scalar> queries_at(Segments& s, Index b) {
     const Index n = s.size(), d = s.segment.vector_rows();
-    return pulls(s) ? m_.pulled(d, n * (near_ - far_ + 1)).middleCols(n * (near_ - b), n)
-                    : s.segment.queries().vectors;
+    return pulls(s) ? m_.pulled(d, n * (near_ - far_ + 1)).middleCols(n * (near_ - b), n) : s.segment.queries().vectors;
   }
   // From the farthest block on: what rows get there is pulled back through the blocks that are nearer.
   void read_back(Segments& s) {
@@ -151,8 +151,9 @@ class KeyBlocksBackward {
     H_ = s.largest_exponent();
     auto G = m_.G(e, n), scaled = s.buffers.G(e, n);
     for (Index i = 0; i < n; ++i) {
-      m_.row_factors(n)[i] = s.rows.has_gradient(i) ? nearest_power_of_two<Scalar>(s.rows.exponent(i) - H_) : Scalar(0);
-      m_.last(n)[i] = s.rows.last(i);
+      m_.row_factors(n)[i] =
+          s.rows[i].has_gradient() ? nearest_power_of_two<Scalar>(s.rows[i].exponent - H_) : Scalar(0);
+      m_.last(n)[i] = s.rows[i].last;
       s.rows.set_gradient(G.col(i), i, Scalar(1));
       set_scaled(scaled.col(i).data(), G.col(i).data(), m_.row_factors(n)[i], e);
     }
@@ -264,8 +265,8 @@ class KeyBlocksBackward {
   void set_scores([[maybe_unused]] Segments& s, Block& block, [[maybe_unused]] const Weight& between,
                   [[maybe_unused]] double shift, [[maybe_unused]] MatrixView<Scalar> logits) {
     [[maybe_unused]] const Index n = s.size(), count = block.keys;
-    [[maybe_unused]] const double *const lengths = block.lengths(count).data(),
-                         *const exponents = block.exponents(count).data();
+    [[maybe_unused]] const double *const lengths = block.lengths(count).data(), *const exponents =
+                                                                                    block.exponents(count).data();
     if constexpr (is_embedded) {
       if (!s.by_slopes()) return;
       const ColumnView<const double> of_rows(s.segment.queries().lengths, n), of_keys(lengths, count);
@@ -277,11 +278,11 @@ class KeyBlocksBackward {
       using Exponentials = PackedExponential<Scalar>;
       Scalar* const wholes = m_.wholes(n).data();
       for (Index i = 0; i < n; ++i) {
-        const double whole = block.top + between.exponent + s.segment.gate_exponents()[i] - s.rows.levels()[i] + shift;
-        const bool is_known = s.rows.has_gradient(i) && std::abs(whole) <= Exponentials::largest_whole;
+        const double whole = block.top + between.exponent + s.segment.gate_exponents()[i] - s.rows[i].level + shift;
+        const bool is_known = s.rows[i].has_gradient() && std::abs(whole) <= Exponentials::largest_whole;
         wholes[i] = is_known ? static_cast<Scalar>(whole) : Scalar(0);
         if (!is_known) logits.row(i).setConstant(-Exponentials::limit / 4);
-        if (std::isnan(s.rows.factor(i))) logits.row(i).setConstant(s.rows.factor(i));
+        if (std::isnan(s.rows[i].factor)) logits.row(i).setConstant(s.rows[i].factor);
       }
       const double rest = std::log2(between.fraction);
       lengthen_logits(s, logits, lengths);
@@ -314,12 +315,11 @@ class KeyBlocksBackward {
     for (Index j = 0; j < count; ++j) add_times_power_of_two<Scalar>(dV.col(j), some.col(j).head(e), far);
   }
   // Couplings are in units of 2^{exponent_i + exponent + shift_j}.
-  double add_flows(Segments& s, Block& block, double exponent, ColumnView<double> of_rows,
-                   ColumnView<double> of_keys) {
+  double add_flows(Segments& s, Block& block, double exponent, ColumnView<double> of_rows, ColumnView<double> of_keys) {
     double sum = 0;
     for (Index i = 0; i < s.size(); ++i)
-      if (s.rows.has_gradient(i)) {
-        const double some = times_power_of_two(of_rows[i], s.rows.exponent(i) + exponent);
+      if (s.rows[i].has_gradient()) {
+        const double some = times_power_of_two(of_rows[i], s.rows[i].exponent + exponent);
         s.buffers.of_rows(s.size())[i] += some;
         sum += some;
       }

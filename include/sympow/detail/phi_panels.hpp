@@ -108,9 +108,8 @@ void for_phi_panels_vjp(
                                           {phi.data() + m, 1, phi.outerStride()}, gradients);
                                   });
     } else {
-      feature.vjp_by_panels(tokens, d_panel, d_scratch, d_tokens, [&](Index first, MatrixView<Scalar> gradients) {
-        visit(first, {}, {}, gradients);
-      });
+      feature.vjp_by_panels(tokens, d_panel, d_scratch, d_tokens,
+                            [&](Index first, MatrixView<Scalar> gradients) { visit(first, {}, {}, gradients); });
     }
     set_copy(dx, d_tokens.transpose());
   } else {

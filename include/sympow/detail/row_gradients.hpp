@@ -2,6 +2,7 @@
 #pragma once
 
 #include <numbers>
+#include <vector>
 
 #include <sympow/attention/options.hpp>
 #include <sympow/detail/segment.hpp>
@@ -159,9 +160,22 @@ inline void add_flows_beyond(const double* of_rows, const double* of_keys, doubl
 // ---- What the loss asks of the rows of a segment
 
 template <class Scalar>
+struct RowGradient {
+  double of_dY = log2_zero;                        ///< y_i, -∞ where the loss does not ask for the row
+  double level = log2_zero, sum = 0, product = 0;  ///< den_i and num_i in units of 2^level
+  double noise = 0;                                ///< the largest part of den_i that can be rounding
+  double exponent = log2_zero;                     ///< -∞ for a row without gradient
+  Scalar factor = 0, last = 0;
+
+  [[nodiscard]] bool has_dY() const { return of_dY != log2_zero; }
+  [[nodiscard]] bool has_gradient() const { return exponent != log2_zero; }
+  void add(double den, double num) { sum += den, product += num; }
+};
+
+template <class Scalar>
 struct RowGradientBuffers {
-  Panel<Scalar> dY, factors, last;
-  Panel<double> of_dY, exponents, sums, products, levels, noise;
+  Panel<Scalar> dY;
+  std::vector<RowGradient<Scalar>> rows;
 };
 
 /// Rows i of queries q_i = 2^{n_i} q̂_i, with gates e^{G_i} since time 0, whose scores at time 0 are ŝ_ij = 2^{E_j} f_j
@@ -185,36 +199,19 @@ class RowGradients {
   void begin(Index n, Index first, MatrixView<const Scalar> dY) {
     e_ = dY.rows(), n_ = n;
     auto scaled = this->dY();
-    auto of_dY = buffers_.of_dY(n_);
-    of_dY.setConstant(log2_zero);
+    buffers_.rows.assign(static_cast<std::size_t>(n), {});
     if (dY.cols() < n) scaled.setZero();
     Scalar norm;
     for (Index i = 0; i < dY.cols(); ++i)
-      of_dY[first + i] = normalize_column<Scalar>(dY.col(i), scaled.col(first + i), Scalar(1), norm);
-    for (auto* panel : {&buffers_.sums, &buffers_.products, &buffers_.noise}) (*panel)(n_).setZero();
-    buffers_.levels(n_).setConstant(log2_zero);
+      (*this)[first + i].of_dY = normalize_column<Scalar>(dY.col(i), scaled.col(first + i), Scalar(1), norm);
   }
 
   [[nodiscard]] bool divides() const { return kind_ != RowKind::sums; }
-  [[nodiscard]] Index size() const { return n_; }
   /// dŷ, e × n.
   [[nodiscard]] MatrixView<Scalar> dY() { return buffers_.dY(e_, n_); }
-  /// Whether the loss asks for row i.
-  [[nodiscard]] bool has_dY(Index i) { return buffers_.of_dY(n_)[i] != log2_zero; }
-  /// Levels, and the largest part of den_i that can be rounding, beside them.
-  [[nodiscard]] ColumnView<double> levels() { return buffers_.levels(n_); }
-  [[nodiscard]] ColumnView<double> noise() { return buffers_.noise(n_); }
-  /// After `finish`: -∞ for a row without gradient.
-  [[nodiscard]] double exponent(Index i) { return buffers_.exponents(n_)[i]; }
-  [[nodiscard]] bool has_gradient(Index i) { return exponent(i) != log2_zero; }
-  [[nodiscard]] Scalar factor(Index i) { return buffers_.factors(n_)[i]; }
-  [[nodiscard]] Scalar last(Index i) { return buffers_.last(n_)[i]; }
+  /// Its gradient is there after `finish`.
+  [[nodiscard]] RowGradient<Scalar>& operator[](Index i) { return buffers_.rows[static_cast<std::size_t>(i)]; }
 
-  /// Adds to den_i and num_i, in units of 2^{level_i}.
-  void add(Index i, double den, double num) {
-    buffers_.sums(n_)[i] += den;
-    buffers_.products(n_)[i] += num;
-  }
   /// What the forward pass has left of row i: Σ_j s_ij and y_i. A row that is not finite stays none.
   void restore(Index i, const RowSum& saved, ColumnView<const Scalar> y, const LoadedSegment<Scalar, F>& segment) {
     const bool is_finite = std::isfinite(saved.sum) && std::isfinite(segment.queries().given_norms[i]) &&
@@ -226,29 +223,25 @@ class RowGradients {
     if constexpr (is_exponential) {
       int taken = 0;
       if (is_finite) sum = std::frexp(sum, &taken);
-      levels()[i] = exponent + taken;
+      (*this)[i].level = exponent + taken;
     } else {
-      levels()[i] = exponent - segment.gate_exponents()[i] - length_of(segment, i);
+      (*this)[i].level = exponent - segment.gate_exponents()[i] - length_of(segment, i);
       sum /= static_cast<double>(segment.gate_fractions()[i]);
     }
-    add(i, sum, mean * sum);
+    (*this)[i].add(sum, mean * sum);
   }
   /// All is added.
   void finish(const LoadedSegment<Scalar, F>& segment) {
-    for (Index i = 0; i < n_; ++i) {
-      buffers_.exponents(n_)[i] = log2_zero;
-      buffers_.factors(n_)[i] = buffers_.last(n_)[i] = 0;
-      if (!has_dY(i)) continue;
-      if (divides())
-        end_mean(i);
-      else
-        end_sum(i, segment);
-    }
+    for (Index i = 0; i < n_; ++i)
+      if (RowGradient<Scalar>& row = (*this)[i]; row.has_dY() && divides())
+        end_mean(row);
+      else if (row.has_dY())
+        end_sum(row, i, segment);
   }
   /// 2^shift g_i without `last`, 0 where the row has no gradient, whatever dy is.
   void set_gradient(ColumnView<Scalar> g, Index i, Scalar power_of_two) {
-    if (!has_gradient(i)) return g.setZero(), void();
-    set_scaled(g.data(), dY().col(i).data(), power_of_two * factor(i), g.size());
+    if (!(*this)[i].has_gradient()) return g.setZero(), void();
+    set_scaled(g.data(), dY().col(i).data(), power_of_two * (*this)[i].factor, g.size());
   }
 
  private:
@@ -257,29 +250,28 @@ class RowGradients {
     const double length = segment.queries().lengths[i];
     return length == log2_zero ? 0 : degree_of<F> * length;
   }
-  void end_mean(Index i) {
+  void end_mean(RowGradient<Scalar>& row) const {
     constexpr double tolerance = 8 * static_cast<double>(std::numeric_limits<Scalar>::epsilon());
-    const double sum = buffers_.sums(n_)[i], noise = buffers_.noise(n_)[i], size = std::abs(sum);
-    if (levels()[i] == log2_zero) return;
-    if ((kind_ == RowKind::signed_means ? size : sum) <= tolerance * noise && std::isfinite(noise)) return;
+    const double size = kind_ == RowKind::signed_means ? std::abs(row.sum) : row.sum;
+    if (row.level == log2_zero || (size <= tolerance * row.noise && std::isfinite(row.noise))) return;
     int taken = 0, exponent = 0;
-    const double inverse = 1 / (std::isfinite(sum) ? std::frexp(sum, &taken) : sum),
-                 of_ones = -std::ldexp(buffers_.products(n_)[i], -taken) * inverse * inverse,
+    const double inverse = 1 / (std::isfinite(row.sum) ? std::frexp(row.sum, &taken) : row.sum),
+                 of_ones = -std::ldexp(row.product, -taken) * inverse * inverse,
                  largest = std::max(std::abs(inverse), std::abs(of_ones));
     if (std::isfinite(largest)) std::frexp(largest, &exponent);
-    buffers_.factors(n_)[i] = static_cast<Scalar>(std::ldexp(inverse, -exponent));
-    buffers_.last(n_)[i] = static_cast<Scalar>(std::ldexp(of_ones, -exponent));
-    buffers_.exponents(n_)[i] = buffers_.of_dY(n_)[i] + exponent - taken - (is_exponential ? 0 : levels()[i]);
+    row.factor = static_cast<Scalar>(std::ldexp(inverse, -exponent));
+    row.last = static_cast<Scalar>(std::ldexp(of_ones, -exponent));
+    row.exponent = row.of_dY + exponent - taken - (is_exponential ? 0 : row.level);
   }
-  void end_sum(Index i, const LoadedSegment<Scalar, F>& segment) {
+  void end_sum(RowGradient<Scalar>& row, Index i, const LoadedSegment<Scalar, F>& segment) const {
+    constexpr Scalar not_finite = std::numeric_limits<Scalar>::quiet_NaN();  // what is not shows in its row
     if constexpr (is_exponential) {
-      if (levels()[i] == log2_zero) return;
-      buffers_.factors(n_)[i] = std::isnan(buffers_.sums(n_)[i]) ? std::numeric_limits<Scalar>::quiet_NaN() : Scalar(1);
-      buffers_.exponents(n_)[i] = buffers_.of_dY(n_)[i] + levels()[i];
+      if (row.level == log2_zero) return;
+      row.factor = std::isnan(row.sum) ? not_finite : Scalar(1);
+      row.exponent = row.of_dY + row.level;
     } else {
-      const bool is_finite = std::isfinite(segment.queries().given_norms[i]);  // what is not shows in its row
-      buffers_.factors(n_)[i] = is_finite ? segment.gate_fractions()[i] : std::numeric_limits<Scalar>::quiet_NaN();
-      buffers_.exponents(n_)[i] = buffers_.of_dY(n_)[i] + segment.gate_exponents()[i] + length_of(segment, i);
+      row.factor = std::isfinite(segment.queries().given_norms[i]) ? segment.gate_fractions()[i] : not_finite;
+      row.exponent = row.of_dY + segment.gate_exponents()[i] + length_of(segment, i);
     }
   }
 

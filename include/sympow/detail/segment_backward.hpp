@@ -176,7 +176,7 @@ class SegmentBackward {
   /// The largest exponent of rows with a gradient.
   [[nodiscard]] double largest_exponent() {
     double largest = log2_zero;
-    for (Index i = 0; i < size(); ++i) largest = std::max(largest, rows.exponent(i));
+    for (Index i = 0; i < size(); ++i) largest = std::max(largest, rows[i].exponent);
     return largest;
   }
 
@@ -205,14 +205,14 @@ class SegmentBackward {
     const Mask& mask = call.options.mask;
     const auto is_asked = [&](Index j) {  // by a row that sees it
       for (Index i = j; i < n && mask.first(token(i)) <= token(j); ++i)
-        if (rows.has_dY(i)) return true;
+        if (rows[i].has_dY()) return true;
       return false;
     };
     const auto is_finite = [](ColumnView<const Scalar> x) {
       return squared_norm(x.data(), x.size()) * Scalar(0) == Scalar(0) || x.allFinite();
     };
     for (Index i = 0; i < n; ++i) {
-      if (!rows.has_dY(i) && !is_finite(segment.queries().vectors.col(i))) {
+      if (!rows[i].has_dY() && !is_finite(segment.queries().vectors.col(i))) {
         segment.queries().vectors.col(i).setZero(), buffers.segment.queries(call.K.rows(), n).col(i).setZero();
         segment.logits().col(i).setZero();
       }
@@ -235,7 +235,7 @@ class SegmentBackward {
     const auto Y = queries_of(MatrixView<const Scalar>(call.saved.Y, call.V.rows(), call.Q.cols()));
     const RowSum* const sums = call.saved.sums + queries_.begin - call.options.mask.offset;
     for (Index i = 0; i < Y.cols(); ++i)
-      if (rows.has_dY(first_row() + i)) rows.restore(first_row() + i, sums[i], Y.col(i), segment);
+      if (rows[first_row() + i].has_dY()) rows.restore(first_row() + i, sums[i], Y.col(i), segment);
   }
   // Own pairs: logits become scores, v_j·dŷ_i couplings, and d_logits are set, each beside 2^{exponent_i + M +
   // shift_j}.
@@ -247,11 +247,11 @@ class SegmentBackward {
     const MatrixView<Scalar> x = segment.logits(), e = products();
     auto wholes = buffers.wholes(is_exponential ? keys : 0);
     for (Index j = 0; j < wholes.size(); ++j)
-      wholes[j] = static_cast<Scalar>(
-          std::max(own.exponents[j] - own.heaviest, -PackedExponential<Scalar>::largest_whole));
+      wholes[j] =
+          static_cast<Scalar>(std::max(own.exponents[j] - own.heaviest, -PackedExponential<Scalar>::largest_whole));
     for (Index i = 0; i < n; ++i) {
       const auto [first, seen] = own_seen(i);
-      const Index count = rows.has_gradient(i) ? seen : 0;  // else all is 0, whatever dy is
+      const Index count = rows[i].has_gradient() ? seen : 0;  // else all is 0, whatever dy is
       for (MatrixView<Scalar> pairs : {x, e, d_logits}) {
         pairs.col(i).head(first).setZero();
         pairs.col(i).tail(pairs.rows() - first - count).setZero();
@@ -261,11 +261,11 @@ class SegmentBackward {
       if constexpr (is_exponential) {
         lengthen(of_row, own.lengths + first, length, count);
         set_exponential_scores(of_row, wholes.data() + first, own.fractions + first, count,
-                               segment.gate_exponents()[i] - rows.levels()[i] + own.heaviest,
+                               segment.gate_exponents()[i] - rows[i].level + own.heaviest,
                                std::log2(static_cast<double>(segment.gate_fractions()[i])));
       }
-      differentiate_scores_of_row<F>(of_row, e.col(i).data() + first, slopes, scales.weights + first, rows.factor(i),
-                                     rows.last(i), count);
+      differentiate_scores_of_row<F>(of_row, e.col(i).data() + first, slopes, scales.weights + first, rows[i].factor,
+                                     rows[i].last, count);
       if (by_slopes()) multiply_entries(slopes, buffers.slopes(n, n).col(i).data() + first, count);
       if constexpr (is_exponential) lengthen(slopes, own.lengths + first, length, count);
     }
@@ -278,14 +278,14 @@ class SegmentBackward {
     if (call.options.mask.is_full) return;
     double *const factors = buffers.scratch(n).data(), level = -log2_zero;
     for (Index i = 0; i < n; ++i) {
-      if (!rows.has_gradient(i)) continue;
+      if (!rows[i].has_gradient()) continue;
       const double seen = buffers.levels(n)[i], of_row = seen == log2_zero ? scales.M : seen;
       if (!(std::abs(of_row - level) < near)) {
         level = of_row;
         for (Index j = 0; j < keys; ++j) factors[j] = nearest_power_of_two<double>(scales.M + scales.shifts[j] - level);
       }
       const Scalar* const couplings = products().col(i).data();
-      const double exponent = rows.exponent(i) + level, half = std::floor(exponent / 2),
+      const double exponent = rows[i].exponent + level, half = std::floor(exponent / 2),
                    factor = nearest_power_of_two<double>(half),
                    other_factor = nearest_power_of_two<double>(exponent - half);
       double before = 0;
@@ -335,9 +335,9 @@ class SegmentBackward {
     double top = largest_exponent();
     if (top == log2_zero) top = of_behind == log2_zero ? 0 : of_behind;
     for (Index i = 0; i < n; ++i) {
-      const bool counts = splits_keys() ? i < keys_.size : rows.has_gradient(i);
+      const bool counts = splits_keys() ? i < keys_.size : rows[i].has_gradient();
       const double level = splits_keys() ? segment.keys().exponents[i] : std::max(buffers.levels(n)[i], N);
-      of_rows[i] = rows.has_gradient(i) ? near(rows.exponent(i), top) : none;
+      of_rows[i] = rows[i].has_gradient() ? near(rows[i].exponent, top) : none;
       of_keys[i] = !counts ? none : level == log2_zero ? M : near(level, M);
     }
     of_rows[n] = of_behind == log2_zero ? top : near(of_behind, top);
@@ -383,7 +383,7 @@ class SegmentBackward {
     auto G = buffers.G(e, n), dV = buffers.dV(e, n).leftCols(keys);
     for (Index i = 0; i < n; ++i) {
       if (levels[i] == H)
-        rows.set_gradient(G.col(i), i, nearest_power_of_two<Scalar>(rows.exponent(i) - H));
+        rows.set_gradient(G.col(i), i, nearest_power_of_two<Scalar>(rows[i].exponent - H));
       else
         G.col(i).setZero();
     }
@@ -412,7 +412,7 @@ class SegmentBackward {
         to_queries.col(i).setZero();
       else
         set_scaled(to_queries.col(i).data(), queries.col(i).data(),
-                   nearest_power_of_two<Scalar>(rows.exponent(i) - pass.H), queries.rows());
+                   nearest_power_of_two<Scalar>(rows[i].exponent - pass.H), queries.rows());
       const double exponent = scales.shifts[i] + scales.M - pass.L;
       if (i < keys_.size && exponent <= most_apart)  // what is heavier no row of the pass sees
         set_scaled(to_keys.col(i).data(), keys.col(i).data(), nearest_power_of_two<Scalar>(exponent), keys.rows());
@@ -507,7 +507,7 @@ class SegmentBackward {
         if (!adds_) dQ.col(i).setZero();
         continue;
       }
-      set_times_power_of_two<Scalar>(dq, dq, rows.exponent(row) + pass.L - length_of(segment.queries().lengths[row]));
+      set_times_power_of_two<Scalar>(dq, dq, rows[row].exponent + pass.L - length_of(segment.queries().lengths[row]));
       const auto product = static_cast<double>(dot_product(Q.col(i).data(), dq.data(), d));
       if (std::isfinite(product) || !dq.isZero(0)) call.d_scale += product;
       if (mantissa != 1) TwoPartFactor<Scalar>(mantissa).multiply(dq.data(), d);
@@ -533,7 +533,7 @@ class SegmentBackward {
     return sees_features_ ? buffers.segment.key_features(segment.vector_rows(), size()) : segment.key_vectors();
   }
 
-  static constexpr double none = std::numeric_limits<double>::quiet_NaN();              // a level that nothing has
+  static constexpr double none = std::numeric_limits<double>::quiet_NaN();             // a level that nothing has
   static constexpr double most_unit = std::numeric_limits<double>::max_exponent - 24;  // of a number, log2
   static constexpr Index keys_at_once = 24;  // that products take as one, as far as rows see them: whole tiles
   const F& feature_;

@@ -156,9 +156,9 @@ class StateBackward {
     if (!divides) return;
     add_own(s, !is_empty && S_->A > 0 ? std::ceil(std::log2(S_->A)) + S_->exponent() : log2_zero);
     for (Index i = 0; i < s.size() && !is_empty; ++i) {
-      const double weight = nearest_power_of_two<double>(S_->exponent() - s.rows.levels()[i]);
-      s.rows.add(i, weight * read_product(s, i, s.size() + i), weight * read_product(s, i, i));
-      s.rows.noise()[i] = weight * noise_of(s.segment.queries().vectors.col(i));
+      const double weight = nearest_power_of_two<double>(S_->exponent() - s.rows[i].level);
+      s.rows[i].add(weight * read_product(s, i, s.size() + i), weight * read_product(s, i, i));
+      s.rows[i].noise = weight * noise_of(s.segment.queries().vectors.col(i));
     }
   }
 
@@ -220,24 +220,24 @@ class StateBackward {
   void add_own(Segments& s, double of_state) {
     constexpr double near = KeyScales<Scalar>::most_apart;
     const WeightedKeys<Scalar> keys = s.segment.keys();
-    auto levels = s.rows.levels();
     auto weights = m_.last(std::max(keys.size, s.size()));
     const MatrixView<Scalar> products = s.buffers.products(s.size(), s.size()).topRows(keys.size);
     double level = log2_zero;
     for (Index end = s.size(); end-- > 0;) {
-      levels[end] = std::max(of_state, s.buffers.levels(s.size())[end]);
-      if (levels[end] == log2_zero) continue;
+      RowGradient<Scalar>& row = s.rows[end];
+      row.level = std::max(of_state, s.buffers.levels(s.size())[end]);
+      if (row.level == log2_zero) continue;
       const Index seen = std::min(end + 1, keys.size);
-      if (level == log2_zero || level - levels[end] > near) {
-        level = levels[end];
+      if (level == log2_zero || level - row.level > near) {
+        level = row.level;
         set_weights_at(weights.data(), keys.exponents, keys.fractions, seen, -level, Scalar(1));
       }
-      levels[end] = level;
+      row.level = level;
       const Scalar *const logits = s.segment.logits().col(end).data(), *const e = products.col(end).data();
       for_blocks<16, 1>(seen, [&](Index j, auto count) {
         using Block = BlockOf<Scalar, decltype(count)>;
         const Block scores = power<P>(Block(Block::Map(logits + j))) * Block::Map(weights.data() + j);
-        s.rows.add(end, static_cast<double>(scores.sum()), static_cast<double>((scores * Block::Map(e + j)).sum()));
+        row.add(static_cast<double>(scores.sum()), static_cast<double>((scores * Block::Map(e + j)).sum()));
       });
     }
   }
@@ -249,15 +249,16 @@ class StateBackward {
     const bool divides = s.rows.divides();
     auto to = s.buffers.from_before(s.segment.vector_rows(), n);
     for (Index i = 0; i < n; ++i) {
-      if (!s.rows.has_gradient(i)) {
+      if (!s.rows[i].has_gradient()) {
         to.col(i).setZero();
         continue;
       }
-      const auto of_dy = static_cast<double>(s.rows.factor(i)), of_ones = static_cast<double>(s.rows.last(i));
-      set_scaled(to.col(i).data(), reads_->col(i).data(), s.rows.factor(i), to.rows());
-      if (divides) to.col(i) += s.rows.last(i) * reads_->col(n + i);
-      s.buffers.of_rows(n)[i] = times_power_of_two(
-          of_dy * read_product(s, i, i) + (divides ? of_ones * read_product(s, i, n + i) : 0), s.rows.exponent(i) + s.N);
+      const auto of_dy = static_cast<double>(s.rows[i].factor), of_ones = static_cast<double>(s.rows[i].last);
+      set_scaled(to.col(i).data(), reads_->col(i).data(), s.rows[i].factor, to.rows());
+      if (divides) to.col(i) += s.rows[i].last * reads_->col(n + i);
+      s.buffers.of_rows(n)[i] =
+          times_power_of_two(of_dy * read_product(s, i, i) + (divides ? of_ones * read_product(s, i, n + i) : 0),
+                             s.rows[i].exponent + s.N);
     }
   }
   // ⟨H, b S A⟩, and the same by channel or plane.
@@ -342,7 +343,7 @@ class StateBackward {
     if (!was_empty && !ends) rest = decay_behind(s);
     // Of what row i adds to H; a query of length 0 adds nothing, whatever its row is.
     const auto exponent_of_row = [&](Index i) {
-      return s.segment.queries().lengths[i] == log2_zero ? log2_zero : s.rows.exponent(i);
+      return s.segment.queries().lengths[i] == log2_zero ? log2_zero : s.rows[i].exponent;
     };
     double of_rows = log2_zero;
     for (Index i = 0; i < n; ++i) of_rows = std::max(of_rows, exponent_of_row(i));
@@ -361,7 +362,7 @@ class StateBackward {
               ? Scalar(0)
               : static_cast<Scalar>(growth.fraction) * nearest_power_of_two<Scalar>(growth.exponent + exponent - M);
       s.rows.set_gradient(G.col(i), i, weight);
-      last[i] = weight == Scalar(0) ? Scalar(0) : weight * s.rows.last(i);
+      last[i] = weight == Scalar(0) ? Scalar(0) : weight * s.rows[i].last;
     }
     const double factor = kept == log2_zero ? 0 : Weight(LogGate{slow}).number(H_.exponent() + passed - M);
     const DecayFactors decay =
