@@ -151,11 +151,10 @@ class KeyBlocksBackward {
     H_ = s.largest_exponent();
     auto G = m_.G(e, n), scaled = s.buffers.G(e, n);
     for (Index i = 0; i < n; ++i) {
-      m_.row_factors(n)[i] =
-          s.rows[i].has_gradient() ? nearest_power_of_two<Scalar>(s.rows[i].exponent - H_) : Scalar(0);
+      m_.row_factors(n)[i] = nearest_power_of_two<Scalar>(s.rows[i].exponent - H_);
       m_.last(n)[i] = s.rows[i].last;
       s.rows.set_gradient(G.col(i), i, Scalar(1));
-      set_scaled(scaled.col(i).data(), G.col(i).data(), m_.row_factors(n)[i], e);
+      s.rows.set_gradient(scaled.col(i), i, m_.row_factors(n)[i]);
     }
     set_copy(m_.G_down(n, e), G.transpose());
     if (is_exponential) {
@@ -187,11 +186,9 @@ class KeyBlocksBackward {
     add_times_power_of_two<double>(block.planes(coupling.size), through, H_ + s.N);
   }
   void pull_back(Segments& s, Segment tokens, MatrixView<Scalar> queries, MatrixView<Scalar> d_rows) {
-    constexpr double most_unit = std::numeric_limits<double>::max_exponent - 24;
-    const double R = std::min(H_ + s.N, most_unit);
-    if (R < H_ + s.N)
-      for (Index i = 0; i < queries.cols(); ++i)
-        set_times_power_of_two<Scalar>(queries.col(i), queries.col(i), H_ + s.N - R);
+    const double R = std::min(H_ + s.N, Segments::most_unit);
+    for (Index i = 0; i < queries.cols() && R < H_ + s.N; ++i)
+      set_times_power_of_two<Scalar>(queries.col(i), queries.col(i), H_ + s.N - R);
     s.call.vjp.apply_to_queries_vjp(tokens, Batch<Scalar>(queries), Batch<Scalar>(d_rows), power_of_two<double>(R));
   }
 
@@ -206,8 +203,8 @@ class KeyBlocksBackward {
     set_product(slopes, m_.G_down(n, e), s.call.V.middleCols(first, count));
     // Weights with 2^shift make what keys get fit to what waits for them.
     const double exponent = is_exponential ? 0 : between.exponent + block.M;
-    bool is_far = false;
-    const double shift = begin_block(s, block, H_ + exponent, is_far);
+    const double above = raise_unit(s, block, H_ + exponent), far = above < -Segments::most_apart ? above : 0,
+                 shift = above - far;
     Scalar *const weights = m_.key_factors(2 * count).data(), *const key_factors = weights + count;
     for (Index j = 0; j < count; ++j) {
       if (!is_exponential)
@@ -231,9 +228,12 @@ class KeyBlocksBackward {
     differentiate_block<F>(
         logits, slopes, weights, m_.last(n).data(),
         {m_.row_factors(n).data(), key_factors, of_rows.data(), of_keys.data(), m_.row_sums(n).data()}, rows_of);
-    if (s.by_slopes()) slopes.array() *= m_.slopes(n, count).array();
+    for (Index j = 0; j < count && s.by_slopes(); ++j) {
+      const Segment seen = rows_of(j);
+      multiply_entries(slopes.col(j).data() + seen.begin, m_.slopes(n, count).col(j).data() + seen.begin, seen.size);
+    }
     if constexpr (is_exponential) lengthen_logits(s, slopes, lengths);
-    give_keys(s, block, is_far ? H_ + exponent - block.unit : 0, queries, logits, slopes);
+    give_keys(s, block, far, queries, logits, slopes);
     // dq̂_i = Σ_j slope_ij 2^{shift_j} k̂_j
     auto moved = m_.moved_keys(d, count);
     for (Index j = 0; j < count; ++j)
@@ -249,8 +249,8 @@ class KeyBlocksBackward {
     return add_flows(s, block, exponent - shift, of_rows, of_keys);
   }
   // Raises the unit of what waits for a block if it must; returns by which power of two gradients 2^R of the rows count
-  // more than it, or 0 if they are far below.
-  double begin_block(Segments& s, Block& block, double R, bool& is_far) {
+  // more than it.
+  static double raise_unit(Segments& s, Block& block, double R) {
     constexpr double headroom = 16;
     if (block.unit == log2_zero) block.unit = R;
     if (R > block.unit + headroom) {
@@ -258,8 +258,7 @@ class KeyBlocksBackward {
       block.d_keys(s.segment.vector_rows(), block.keys) *= factor, block.dV(s.call.V.rows(), block.keys) *= factor;
       block.unit = R;
     }
-    is_far = R - block.unit < -KeyScales<Scalar>::most_apart;
-    return is_far ? 0 : R - block.unit;
+    return R - block.unit;
   }
   // Logits become scores where these are no powers of them.
   void set_scores([[maybe_unused]] Segments& s, Block& block, [[maybe_unused]] const Weight& between,

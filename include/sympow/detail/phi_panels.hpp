@@ -76,10 +76,10 @@ inline constexpr bool has_form = requires(const F& feature, ColumnView<const Sca
 /// Memory for n tokens of d numbers, and for gradients of the first m of them.
 template <class Scalar>
 struct PhiVjpBuffers {
-  Panel<Scalar> tokens, panel, prefixes;        ///< n × d, n × width, n × (P - 1)
-  Panel<Scalar> d_tokens, d_panel, d_scratch;   ///< m × d, m × width, m × `vjp_columns` of the power
-  Panel<Scalar> form;                           ///< d × d, of the quadratic form of one gradient for all tokens
-  Panel<Scalar> columns, features, d_features;  ///< d × n, D × n and D × m, of a power without panels
+  Panel<Scalar> tokens, panel, prefixes;       ///< n × d, n × width, n × (P - 1)
+  Panel<Scalar> d_tokens, d_panel, d_scratch;  ///< m × d, m × width, m × `vjp_columns` of the power
+  Panel<Scalar> form;                          ///< d × d, of the quadratic form of one gradient for all tokens
+  Panel<Scalar> features, d_features;          ///< D × n and D × m, of a power without panels
 };
 
 /// visit(first, Φ, Ψ, dΦ): some entries of φ of x and of y, (token, entry), and memory for gradients of those of x, m ×
@@ -114,13 +114,12 @@ void for_phi_panels_vjp(
     set_copy(dx, d_tokens.transpose());
   } else {
     const Index D = feature.dimension(d);
-    auto columns = memory.columns(d, all), features = memory.features(D, all), d_features = memory.d_features(D, m),
-         gradients = memory.d_panel(m, D);
-    columns.leftCols(m) = x, columns.rightCols(y.cols()) = y;
-    feature.embed(columns, features);
+    auto features = memory.features(D, all), d_features = memory.d_features(D, m), gradients = memory.d_panel(m, D);
+    feature.embed(x, features.leftCols(m));
+    feature.embed(y, features.rightCols(y.cols()));
     visit(0, {features.data(), D, 1}, {features.data() + D * m, D, 1}, gradients);
     set_copy(d_features, gradients.transpose());
-    feature.embed_vjp(columns.leftCols(m), features.leftCols(m), d_features, dx);
+    feature.embed_vjp(x, features.leftCols(m), d_features, dx);
   }
 }
 

@@ -66,9 +66,11 @@ struct SegmentBackwardBuffers {
 template <class Scalar, FeatureMap F>
 class SegmentBackward {
   static constexpr bool is_embedded = F::score == Score::embedded, is_exponential = F::score == Score::exponential;
-  static constexpr double most_apart = KeyScales<Scalar>::most_apart;
 
  public:
+  static constexpr double most_apart = KeyScales<Scalar>::most_apart,
+                          most_unit = std::numeric_limits<double>::max_exponent - 24;  ///< log2 of a number
+
   /// With φ of an embedded score, or by the slopes of its closed form.
   SegmentBackward(const F& feature, const BackwardCall<Scalar>& of, SegmentBackwardBuffers<Scalar>& memory, Index most,
                   bool by_slopes)
@@ -381,12 +383,8 @@ class SegmentBackward {
     const Index n = size(), e = call.V.rows(), keys = keys_.size;
     const auto levels = buffers.row_levels(n + 1);
     auto G = buffers.G(e, n), dV = buffers.dV(e, n).leftCols(keys);
-    for (Index i = 0; i < n; ++i) {
-      if (levels[i] == H)
-        rows.set_gradient(G.col(i), i, nearest_power_of_two<Scalar>(rows[i].exponent - H));
-      else
-        G.col(i).setZero();
-    }
+    for (Index i = 0; i < n; ++i)
+      rows.set_gradient(G.col(i), i, levels[i] == H ? nearest_power_of_two<Scalar>(rows[i].exponent - H) : Scalar(0));
     const MatrixView<Scalar> scores = segment.logits();
     for (Index j = 0, some; j < keys; j += some) {
       some = std::min(keys_at_once, keys - j);
@@ -533,8 +531,7 @@ class SegmentBackward {
     return sees_features_ ? buffers.segment.key_features(segment.vector_rows(), size()) : segment.key_vectors();
   }
 
-  static constexpr double none = std::numeric_limits<double>::quiet_NaN();             // a level that nothing has
-  static constexpr double most_unit = std::numeric_limits<double>::max_exponent - 24;  // of a number, log2
+  static constexpr double none = std::numeric_limits<double>::quiet_NaN();  // a level that nothing has
   static constexpr Index keys_at_once = 24;  // that products take as one, as far as rows see them: whole tiles
   const F& feature_;
   const bool sees_features_;

@@ -115,8 +115,7 @@ struct StateBackwardBuffers {
   Panel<Scalar> G, last;                 ///< of the rows, as H takes them
   Panel<Scalar> d_keys, d_keys_of_Z, d_values, mixed;
   Panel<Scalar> moved_keys, moved_queries;  ///< in the coordinates of time 0 of H
-  Panel<double> monomials;
-  Eigen::VectorXd log_channels;  ///< Σ log a from the beginning of the segment to time 0 of H
+  Eigen::VectorXd log_channels;             ///< Σ log a from the beginning of the segment to time 0 of H
 };
 
 /// With [S; Z] before a segment and H behind it, b its decay and A what mixes or scales,
@@ -281,7 +280,18 @@ class StateBackward {
     }
     if (!passes || s.call.options.mask.is_full) return;
     if constexpr (!is_embedded)
-      if (s.action() == KeyAction::scale) return set_through_channels(s, scaled);
+      if (s.action() == KeyAction::scale) {
+        const DecayFactors decay = DecayFactors::of(feature_, m_.fold, 1, m_.log_channels);
+        Index a = 0;
+        for (const auto& alpha : MultiIndices(s.call.K.rows(), P)) {
+          const double factor = decay.of_entries == nullptr ? decay.factor : decay.of_entries[a],
+                       x = scaled(factor * column_product(H_, a, *S_, a));
+          s.gate_through += x;
+          for (const Index c : alpha) s.through()[c] += x;  // a channel as often as the monomial has it
+          ++a;
+        }
+        return;
+      }
     if (s.action() == KeyAction::mix) {  // the segment takes the states on both sides
       s.has_mixed = true;
       const Index e = s.call.V.rows(), d = s.call.K.rows();
@@ -295,21 +305,6 @@ class StateBackward {
           times_power_of_two(static_cast<double>(dot_product(moved.data(), adjoint.data(), moved.size())), exponent);
     } else {
       s.gate_through = scaled(inner_product(H_, *S_));
-    }
-  }
-  template <class Scaled>
-  void set_through_channels(Segments& s, const Scaled& scaled) {
-    const Index D = H_.Z.size();
-    const DecayFactors decay = DecayFactors::of(feature_, m_.fold, 1, m_.log_channels);
-    auto monomials = m_.monomials(D);
-    for (Index a = 0; a < D; ++a) {
-      const double factor = decay.of_entries == nullptr ? decay.factor : decay.of_entries[a];
-      s.gate_through += monomials[a] = scaled(factor * column_product(H_, a, *S_, a));
-    }
-    Index row = 0;
-    for (const auto& alpha : MultiIndices(s.call.K.rows(), P)) {
-      for (const Index c : alpha) s.through()[c] += monomials[row];  // a channel as often as a monomial has it
-      ++row;
     }
   }
   [[nodiscard]] double slowest() const { return P * largest_gate(m_.log_channels); }
