@@ -83,8 +83,8 @@ struct PhiVjpBuffers {
 };
 
 /// visit(first, Φ, Ψ, dΦ): some entries of φ of x and of y, (token, entry), and memory for gradients of those of x, m ×
-/// w, tokens down, which visit sets. Then dx.col(t) = Dφ(x_t)ᵀ dφ_t. Maps of degree 1 are the identity. Entries of powers
-/// are there only where it `embeds`.
+/// w, tokens down, which visit sets. Then dx.col(t) = Dφ(x_t)ᵀ dφ_t. Maps of degree 1 are the identity. Those of
+/// powers leave Φ and Ψ out unless it `embeds`.
 template <class F, class Scalar, bool embeds = true>
 void for_phi_panels_vjp(
     [[maybe_unused]] const F& feature, PhiVjpBuffers<Scalar>& memory, MatrixView<Scalar> x, MatrixView<Scalar> y,

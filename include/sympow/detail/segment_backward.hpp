@@ -42,7 +42,7 @@ struct SegmentBackwardBuffers {
   SegmentBuffers<Scalar> segment;
   RowGradientBuffers<Scalar> rows;
   Panel<Scalar> products, d_logits, slopes, other_logits;  ///< n × n: v_j·dŷ_i, then couplings; of logits
-  Panel<Scalar> weights, wholes, key_factors;              ///< n, of keys
+  Panel<Scalar> weights, wholes;                           ///< n, of keys
   Panel<Scalar> G, dV, from_behind_values;                 ///< e × n
   Panel<Scalar> queries, keys, moved_queries, moved_keys, d_plain_queries, d_plain_keys;  ///< d × n
   Panel<Scalar> d_queries, d_keys, features, from_before, from_behind;                    ///< rows × n
@@ -57,10 +57,10 @@ struct SegmentBackwardBuffers {
 ///     row i   g_i = 2^{exponent_i} (…), as `RowGradients` has it     key j   2^{E_j} f_j = 2^{M + shift_j} w_j
 ///     ∂loss/∂(q̂_i·k̂_j) = 2^{exponent_i + M + shift_j} slope_ij,      slope_ij = P x^{P-1} w_j v⁺_j·ĝ_i
 ///
-/// A `SegmentVjp` takes rows with exponents near H and keys of exponents near L in the unit 2^{H + L}: queries
-/// 2^{exponent_i - H} q̂_i, keys 2^{shift_j + M - L} k̂_j. That is one pass but for extreme input. Keys that do not move
-/// have no flows, and a row takes all of its keys at once, L being near the heaviest. What a past of the heaviest key
-/// 2^N and later rows give counts from
+/// A `SegmentVjp` takes rows with exponents near H and keys with exponents near L in the unit 2^{H + L}: queries
+/// 2^{exponent_i - H} q̂_i, keys 2^{shift_j + M - L} k̂_j. That is one pass but for extreme input. Where keys do not
+/// move, nothing flows, and a row takes all of its keys at once, L being near the heaviest. What a past of the heaviest
+/// key 2^N and later rows give counts from
 ///
 ///     rows    ∂loss/∂q̂_i = 2^{exponent_i + N} from_before_i        keys   ∂loss/∂k̂_j = 2^{U + shift_j} from_behind_j
 template <class Scalar, FeatureMap F>
@@ -105,8 +105,8 @@ class SegmentBackward {
   /// segment's rows and keys and those of later ones.
   [[nodiscard]] ColumnView<double> through() { return buffers.through(flows_through()); }
 
-  /// Loads the tokens whose gates are loaded: those that have queries, those that have keys, or both. Returns where they
-  /// have turned to from `start`.
+  /// Loads the tokens whose gates are loaded: those that have queries, those that have keys, or both. Returns where
+  /// they have turned to from `start`.
   const Frame& load(const Frame& start, bool with_queries, bool with_keys, const LogGate& elapsed = {}) {
     const Segment all = segment.range();
     const Index offset = call.options.mask.offset, first = std::clamp(offset, all.begin, all.end());

@@ -340,11 +340,11 @@ class StateBackward {
     const auto exponent_of_row = [&](Index i) {
       return s.segment.queries().lengths[i] == log2_zero ? log2_zero : s.rows[i].exponent;
     };
-    double of_rows = log2_zero;
-    for (Index i = 0; i < n; ++i) of_rows = std::max(of_rows, exponent_of_row(i));
+    double largest = log2_zero;
+    for (Index i = 0; i < n; ++i) largest = std::max(largest, exponent_of_row(i));
     const double passed = rest.take_power_of_two(), slow = waits ? 0 : slowest(),
                  kept = was_empty || ends ? log2_zero : H_.L + passed + slow * std::numbers::log2e,
-                 level = ends ? log2_zero : std::max(kept, of_rows - rest.log2()), M = std::ceil(level);
+                 level = ends ? log2_zero : std::max(kept, largest - rest.log2()), M = std::ceil(level);
     const Weight growth(LogGate{-rest.high, -rest.low});
     auto values = m_.d_values(e, count), V = m_.values_down(count, e), G = m_.G(e, queries.cols());
     values.setZero();
