@@ -65,7 +65,10 @@ class ChunkedBackward {
     if (segments_.is_absolute()) segments_.through() = states_.adjoint.gauge;
     if (call_.options.mask.is_full) return run_full(first);
     for_chunks(std::move(first), [&](At& before, Index n) {
-      load(before, n);
+      settle_channels(before.sums);
+      before.sums.settle();
+      segments_.segment.load_gates(range(n));
+      segments_.load(before.frames.end, true, true);
       past_.begin(segments_, before.sums, reads == nullptr ? nullptr : &(*reads)[static_cast<std::size_t>(n)],
                   n > 0 || reads == nullptr || states_.reads_only);
       if (states_.reads_only)
@@ -74,7 +77,7 @@ class ChunkedBackward {
         segments_.go_back(past_);
     });
     if (states_.reads_only) return;
-    past_.settle_channels();
+    settle_channels(states_.adjoint.sums);
     if (segments_.is_absolute()) states_.adjoint.gauge = segments_.through();
   }
   /// A state before the first token goes to behind the last.
@@ -86,12 +89,9 @@ class ChunkedBackward {
   static constexpr double most_bytes = 128 << 20;  // of states that are kept where the call leaves it open
 
   [[nodiscard]] Segment range(Index n) const { return call_.buffers.segments[static_cast<std::size_t>(n)]; }
-  // Chunk n behind a state.
-  void load(At& before, Index n) {
-    if (before.sums.channels_decay()) fold<Scalar>(feature_, call_.buffers.state.fold, before.sums, {});
-    before.sums.settle();
-    segments_.segment.load_gates(range(n));
-    segments_.load(before.frames.end, true, true);
+  // No decay of channels waits.
+  void settle_channels(StateSums<Scalar>& sums) {
+    if (sums.channels_decay()) fold<Scalar>(feature_, call_.buffers.state.fold, sums, {});
   }
   void absorb(At& state, Segment s) {
     StatePast<Scalar, F> past(call_.forward.state, feature_, call_.transition, state, chunk_, false);

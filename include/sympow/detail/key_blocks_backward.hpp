@@ -48,7 +48,7 @@ class KeyBlocksBackward {
   KeyBlocksBackward(const F& feature, KeyBlocksBackwardBuffers<Scalar>& buffers) : m_(buffers), feature_(feature) {}
 
   [[nodiscard]] Index size() const { return count_; }
-  [[nodiscard]] const Block& operator[](Index n) const { return m_.blocks[static_cast<std::size_t>(n)]; }
+  [[nodiscard]] Block& operator[](Index n) { return m_.blocks[static_cast<std::size_t>(n)]; }
 
   /// Loads all keys.
   void load(Segments& s, Index tokens) {
@@ -73,7 +73,7 @@ class KeyBlocksBackward {
     const Index first = s.call.options.mask.first(s.token(s.first_row()));
     LogGate between;
     while (far_ > 0 && first < (*this)[far_ - 1].tokens.end()) {
-      Block& block = block_at(--far_);
+      Block& block = (*this)[--far_];
       between.add(block.total);
       block.between = between;
       if (block.resets) break;
@@ -84,13 +84,11 @@ class KeyBlocksBackward {
  private:
   static bool pulls(const Segments& s) { return s.action() == KeyAction::scale || s.action() == KeyAction::mix; }
 
-  Block& block_at(Index n) { return m_.blocks[static_cast<std::size_t>(n)]; }
-
   void keep(Segments& s, const Frame& start) {
     const WeightedKeys<Scalar> keys = s.segment.keys();
     const Index n = keys.size, d = s.segment.vector_rows();
     if (static_cast<std::size_t>(count_) == m_.blocks.size()) m_.blocks.emplace_back();
-    Block& block = block_at(count_++);
+    Block& block = (*this)[count_++];
     block.start = start;
     block.tokens = s.segment.range(), block.keys = n, block.total = s.segment.total();
     block.resets = s.segment.resets();
@@ -107,7 +105,7 @@ class KeyBlocksBackward {
   }
   // What waits for the keys of the segment.
   void take(Segments& s) {
-    Block& block = block_at(block_);
+    Block& block = (*this)[block_];
     const Index n = block.keys, d = s.segment.vector_rows(), e = s.call.V.rows();
     s.gate_through = block.gate_through;
     if (!s.is_absolute()) s.through() = block.planes(s.flows_through());
@@ -138,7 +136,7 @@ class KeyBlocksBackward {
     d_rows.setZero();
     double flow = 0;
     for (Index b = far_; b <= near_; ++b) {
-      Block& block = block_at(b);
+      Block& block = (*this)[b];
       const auto queries = scaled_queries(s, b);
       pass_through(s, block, flow, queries, d_rows);
       if (pulls(s)) pull_back(s, block.tokens, queries, d_rows);

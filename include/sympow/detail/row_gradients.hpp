@@ -147,16 +147,6 @@ void lengthen(Scalar* x, const double* lengths, double length, Index n) {
     if (const double far = number(lengths[i]) + number(length); far != 0) x[i] = times_power_of_two(x[i], far);
 }
 
-/// flows_t += Σ_{i ≥ t} of_rows_i + Σ_{j < t} of_keys_j + through: what acts at t multiplies exactly these pairs.
-inline void add_flows_beyond(const double* of_rows, const double* of_keys, double through, double* flows, Index n) {
-  double from = 0, before = 0;
-  for (Index t = n - 1; t >= 0; --t) flows[t] += from += of_rows[t];
-  for (Index t = 0; t < n; ++t) {
-    flows[t] += before + through;
-    before += of_keys[t];
-  }
-}
-
 // ---- What the loss asks of the rows of a segment
 
 template <class Scalar>

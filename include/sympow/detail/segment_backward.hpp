@@ -150,7 +150,10 @@ class SegmentBackward {
     differentiate_own();
     past.go_back(*this);
     if (!call.options.mask.is_full) {  // else without gates
-      add_flows_beyond(buffers.of_rows(size()).data(), buffers.of_keys(size()).data(), gate_through, flows(), size());
+      // flows_t += Σ_{i ≥ t} of_rows_i + Σ_{j < t} of_keys_j + what flows through: what acts at t multiplies these pairs
+      double from = 0, before = gate_through;
+      for (Index t = size(); t-- > 0;) flows()[t] += from += buffers.of_rows(size())[t];
+      for (Index t = 0; t < size(); before += buffers.of_keys(size())[t++]) flows()[t] += before;
       call.vjp.add_decay_flows(segment.range(), flows());
     }
     take_passes();

@@ -24,13 +24,6 @@ double column_product(const StateSums<Scalar>& H, Index i, const StateSums<Scala
          static_cast<double>(H.Z[i]) * static_cast<double>(S.Z[j]);
 }
 
-/// ⟨[H; Z_H], [S; Z]⟩ without their exponents.
-template <class Scalar>
-double inner_product(const StateSums<Scalar>& H, const StateSums<Scalar>& S) {
-  return static_cast<double>(dot_product(H.S.data(), S.S.data(), S.S.size())) +
-         static_cast<double>(dot_product(H.Z.data(), S.Z.data(), S.Z.size()));
-}
-
 /// The infinitesimal turns of φ^P in the planes of R^d, L_u φ(x) = Dφ(x) J_u x: with c_lo the count of one channel of
 /// the plane in α, and β = α with one `lo` made an `up`,
 ///
@@ -173,10 +166,6 @@ class StateBackward {
     s.find_rows(*this);
     pass_adjoint(s, 0);
   }
-  /// No decay of channels waits.
-  void settle_channels() {
-    if (H_.channels_decay()) fold<Scalar>(feature_, m_.fold, H_, {});
-  }
 
  private:
   // φ(x)·z = x·Dφ(x)ᵀz / P, by Euler.
@@ -304,7 +293,8 @@ class StateBackward {
       s.gate_through =
           times_power_of_two(static_cast<double>(dot_product(moved.data(), adjoint.data(), moved.size())), exponent);
     } else {
-      s.gate_through = scaled(inner_product(H_, *S_));
+      s.gate_through = scaled(static_cast<double>(dot_product(H_.S.data(), S_->S.data(), S_->S.size())) +
+                              static_cast<double>(dot_product(H_.Z.data(), S_->Z.data(), S_->Z.size())));
     }
   }
   [[nodiscard]] double slowest() const { return P * largest_gate(m_.log_channels); }
