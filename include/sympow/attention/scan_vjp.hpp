@@ -202,8 +202,8 @@ class ScanVjp {
         read.clear();
         adjoint_before(s).sums.clear();
         adjoint_before(s).gauge = gauge;
-        BackwardPasses<Scalar, F>::rows(feature_, call, {load, 1, 0, adjoint_before(s), &read}, own.size,
-                                        std::move(first));
+        BackwardPasses<Scalar, F>::chunked(feature_, call, {load, 1, 0, adjoint_before(s), &read, true}, own.size,
+                                           std::move(first));
       } else {
         BackwardPasses<Scalar, F>::chunked(feature_, call, {load, 1, 0, adjoint_before(s + 1), &read}, own.size,
                                            std::move(first));
