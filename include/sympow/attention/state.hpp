@@ -253,17 +253,15 @@ void StateOperations<Scalar, F>::add(const F& feature, const StateContent<Scalar
   const Frames<Scalar>& before = left.frames;
   Frames<Scalar>& frames = right.frames;
   const bool mixes = frames.key_product.size() != 0;
+  StateSums<Scalar> moved = left.sums;
   if (mixes && keys_are_features<F>) {
-    StateSums<Scalar> moved = left.sums;
     moved.make_dense();
     Matrix<Scalar> product(moved.S.rows(), moved.S.cols());
     set_product(product, moved.S, frames.key_product);
     moved.S.swap(product);
     set_product(moved.Z, frames.key_product.transpose(), left.sums.Z);
-    add_sums(feature, memory, moved, frames.log_decay, frames.log_channels, right.sums);
-  } else {
-    add_sums(feature, memory, left.sums, frames.log_decay, frames.log_channels, right.sums);
   }
+  add_sums<Scalar>(feature, memory, std::move(moved), frames.log_decay, frames.log_channels, right.sums);
   frames.start = before.start;
   frames.log_decay += before.log_decay;
   frames.log_channels += before.log_channels;

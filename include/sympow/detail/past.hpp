@@ -3,8 +3,8 @@
 //     void reset()                    a gate of 0: nothing before is seen any more
 //     LogGate elapsed()               log gates since the past's time 0, from which a segment counts its own
 //     void prepare()                  before rows read it, and before a segment counts from its time 0
-//     bool ends_early(segment)        may end the segment before its channels forget what the past weighs; whether its
-//                                     first token already does: then that is taken before its query reads
+//     bool ends_early(segment, K)     may end the segment before its channels forget what past and keys weigh; whether
+//                                     its first token already does: then that is taken before its query reads
 //     PastLevel level(t)              of what the query at token t sees of it
 //     Frame& frame()                  where queries and keys turn from
 //     void read(segment, rows)        rows += what they see of it
@@ -87,8 +87,11 @@ class KeyPast {
   }
   [[nodiscard]] LogGate elapsed() const { return {}; }
   void prepare() {}
-  bool ends_early(LoadedSegment<Scalar, F>& segment) {
-    return segment.end_before_forgetting([&] { return ColumnView<const double>(memory_.channel_weights(d_)); });
+  bool ends_early(LoadedSegment<Scalar, F>& segment, MatrixView<const Scalar> K) {
+    return segment.end_before_forgetting(K, 0, [&] {
+      memory_.decays(d_) = memory_.channel_weights(d_);
+      return memory_.decays(d_);
+    });
   }
   [[nodiscard]] PastLevel<Scalar> level(Index t) const {
     if (sees_none()) return {.slack = decays_channels_ ? 2 * far_above<Scalar> : 0};
@@ -124,7 +127,7 @@ class KeyPast {
       if (slowest == log2_zero) return;
       between.add(block.total);
       if (!decays_channels_) {
-        rows.add_keys(feature_, block.keys, between, queries);
+        rows.add(feature_, block.keys, between, queries);
         segment.transition().apply_to_queries(block.tokens, queries.direct);
         continue;
       }
@@ -133,9 +136,9 @@ class KeyPast {
       factors = log_decays.array() - slowest;
       set_exponential(factors, factors);
       if (is_far)
-        rows.add_keys(feature_, decayed(block.keys), decay, queries);
+        rows.add(feature_, decayed(block.keys), decay, queries);
       else
-        rows.add_keys(feature_, block.keys, decay, pulled(queries));
+        rows.add(feature_, block.keys, decay, pulled(queries));
       log_decays += Eigen::VectorXd::Map(&memory_.log_channels_of_blocks[n * static_cast<std::size_t>(d_)], d_);
     }
   }
@@ -252,16 +255,15 @@ class StatePast {
   static constexpr int P = degree_of<F>;
 
  public:
-  /// For segments of up to `most` tokens. `fixed_frame` is where queries turn from while the state stands still.
+  /// For segments of up to `most` tokens.
   StatePast(StatePastBuffers<Scalar>& memory, const F& feature, const TransitionView<Scalar>& transition,
-            StateContent<Scalar>& state, Index most, bool diagnoses, Frame* fixed_frame = nullptr)
+            StateContent<Scalar>& state, Index most, bool diagnoses)
       : memory_(memory),
         feature_(feature),
         transition_(transition),
         sums_(state.sums),
         recent_(state.sums.recent),
         frames_(state.frames),
-        frame_(fixed_frame == nullptr ? &state.frames.end : fixed_frame),
         is_few_(most <= few_tokens),
         diagnoses_(diagnoses) {
     const Index d = recent_.keys.rows();
@@ -288,15 +290,15 @@ class StatePast {
     sums_weight_ = Weight(LogGate{slowest});
     sums_weight_.exponent += sums_.exponent();
   }
-  bool ends_early(LoadedSegment<Scalar, F>& segment) {
-    return segment.end_before_forgetting([&] {
+  bool ends_early(LoadedSegment<Scalar, F>& segment, MatrixView<const Scalar> K) {
+    return segment.end_before_forgetting(K, sums_.elapsed.high, [&] {
       auto weights = memory_.channel_weights(recent_.keys.rows());
       weights.setConstant(log2_zero);
       if (sums_.channel_weights.size() > 0 && !sums_.empty())
         weights.array() = sums_.exponent() +
                           std::numbers::log2e * (sums_.channel_weights.array().log() + P * sums_.log_channels.array());
       raise_channel_weights<P>(weights, recent_keys<Scalar>(feature_, memory_.fold, sums_, true, false));
-      return ColumnView<const double>(weights);
+      return weights;
     });
   }
   /// The sums have been given headroom, nobody knows which: their weight may be lower than their exponent by that.
@@ -307,13 +309,12 @@ class StatePast {
             std::max(sums_weight_.exponent, keys_->level()), has_sums ? Limits::max() : recent_.extent.largest,
             F::score == Score::power && transition_.key_action() == KeyAction::scale ? 2 * far_above<Scalar> : 0};
   }
-  Frame& frame() { return *frame_; }
-  [[nodiscard]] const StateSums<Scalar>& sums() const { return sums_; }
+  Frame& frame() { return frames_.end; }
 
   template <class Rows>
   void read(LoadedSegment<Scalar, F>& segment, Rows& rows) {
     const ScaledQueries<Scalar> queries = segment.queries();
-    rows.add_keys(feature_, *keys_, {}, queries);
+    rows.add(feature_, *keys_, {}, queries);
     if (sums_weight_.exponent == log2_zero) return;
     const Index n = segment.size(), e = sums_.value_rows();
     const bool pulls = sums_.channels_differ();
@@ -442,7 +443,6 @@ class StatePast {
   StateSums<Scalar>& sums_;
   RecentTokens<Scalar>& recent_;
   Frames<Scalar>& frames_;
-  Frame* frame_;
   bool is_few_, diagnoses_;
   std::optional<WeightedKeys<Scalar>> keys_;  // the recent ones, for scores
   Weight sums_weight_{LogGate{}};             // of the sums, seen now; no exponent without them

@@ -19,56 +19,6 @@ namespace SYMPOW_NAMESPACE::detail {
 
 inline constexpr Index split_columns = 24;  // split columns that are made dense at a time, to fit the first cache
 
-/// S, e × D.
-template <class Scalar>
-struct StoredSums {
-  Matrix<Scalar> S;                ///< 0 × D where S is split
-  SplitMatrix<Scalar> split = {};  ///< S where it is split, else empty
-
-  StoredSums(Index e, Index dimension) { S.setZero(e, dimension); }
-
-  /// e.
-  [[nodiscard]] Index value_rows() const { return is_split() ? split.rows() : S.rows(); }
-  /// Numbers that S takes the memory of.
-  [[nodiscard]] Index size() const { return is_split() ? split.size() : S.size(); }
-  /// Whether queries read the high halves of S alone.
-  [[nodiscard]] bool is_split() const { return !split.empty(); }
-  /// Split S, or make it dense. Exact; S is unchanged after `bad_alloc`.
-  void split_up() {
-    if (is_split() || S.cols() == 0) return;
-    SplitMatrix<Scalar> made(S.rows(), S.cols());
-    made.set(0, S);
-    split = std::move(made);
-    S = Matrix<Scalar>(0, S.cols());
-  }
-  void make_dense() {
-    if (!is_split()) return;
-    Matrix<Scalar> made(split.rows(), split.cols());
-    split.get(0, made);
-    S.swap(made);
-    split = {};
-  }
-  /// f(begin, columns) of S, which f may change: all at once, or up to `at_once` where S is split.
-  template <class F>
-  void change_columns(Index first, Index size, Index at_once, Panel<Scalar>& memory, const F& f) {
-    if (!is_split()) return f(first, MatrixView<Scalar>(S).middleCols(first, size));
-    for (Index begin = first, n = 0; begin < first + size; begin += n) {
-      n = std::min(at_once, first + size - begin);
-      const auto columns = memory(split.rows(), n);
-      split.get(begin, columns);
-      f(begin, columns);
-      split.set(begin, columns);
-    }
-  }
-  /// Columns of S, up to `split_columns` of them unless S is dense.
-  [[nodiscard]] MatrixView<const Scalar> columns(Index first, Index size, Panel<Scalar>& memory) const {
-    if (!is_split()) return MatrixView<const Scalar>(S).middleCols(first, size);
-    const auto columns = memory(split.rows(), size);
-    split.get(first, columns);
-    return columns;
-  }
-};
-
 /// The last tokens of a state, stored as they were weighed: key j weighs 2^{exponents_j} fractions_j e^{elapsed}
 /// ‖keys_j‖^P now. (Embedded scores: without the length of φ.)
 template <class Scalar>
@@ -82,21 +32,6 @@ struct RecentTokens {
   RecentTokens(Index d, Index e, Index capacity) {
     keys.setZero(d, capacity), values.setZero(e, capacity);
     exponents.setZero(capacity), fractions.setZero(capacity);
-  }
-  RecentTokens(const RecentTokens&) = default;
-  RecentTokens(RecentTokens&&) = default;
-  RecentTokens& operator=(RecentTokens&&) = default;
-  ~RecentTokens() = default;
-  /// Of one of the same sizes no more than the tokens that are there.
-  RecentTokens& operator=(const RecentTokens& other) {
-    if (keys.rows() != other.keys.rows() || values.rows() != other.values.rows() || capacity() != other.capacity())
-      return *this = RecentTokens(other);
-    size = other.size, extent = other.extent;
-    keys.leftCols(size) = other.keys.leftCols(size);
-    values.leftCols(size) = other.values.leftCols(size);
-    exponents.head(size) = other.exponents.head(size);
-    fractions.head(size) = other.fractions.head(size);
-    return *this;
   }
 
   [[nodiscard]] Index capacity() const { return keys.cols(); }
@@ -127,9 +62,9 @@ template <int degree>
 /// that is too slow for the digits of S waits until it can be seen. L ← max(L + log2 γ, log2 b_j ‖k_j‖^P), with
 /// headroom for large values; -∞ is empty. Source: numerics of the library, the running exponent.
 template <class Scalar>
-struct StateSums : StoredSums<Scalar> {
-  using StoredSums<Scalar>::S, StoredSums<Scalar>::split;
-
+struct StateSums {
+  Matrix<Scalar> S;                ///< 0 × D where S is split
+  SplitMatrix<Scalar> split = {};  ///< S where it is split, else empty
   Vector<Scalar> Z;
   double A = 0, L = log2_zero;
   Eigen::VectorXd channel_weights;  ///< A_c = Σ_j b_j |k̂_cj|^P by channel; empty before channels decayed by themselves
@@ -137,10 +72,43 @@ struct StateSums : StoredSums<Scalar> {
   Eigen::VectorXd log_channels;  ///< Σ log a by channel since time 0
   RecentTokens<Scalar> recent;
 
-  StateSums(Index d, Index e, Index dimension, Index capacity)
-      : StoredSums<Scalar>(e, dimension), recent(d, e, capacity) {
-    Z.setZero(dimension);
+  StateSums(Index d, Index e, Index dimension, Index capacity) : recent(d, e, capacity) {
+    S.setZero(e, dimension), Z.setZero(dimension);
     log_channels.setZero(d);
+  }
+
+  /// e.
+  [[nodiscard]] Index value_rows() const { return is_split() ? split.rows() : S.rows(); }
+  /// Numbers that S takes the memory of.
+  [[nodiscard]] Index size() const { return is_split() ? split.size() : S.size(); }
+  /// Whether queries read the high halves of S alone.
+  [[nodiscard]] bool is_split() const { return !split.empty(); }
+  /// Split S, or make it dense. Exact; S is unchanged after `bad_alloc`.
+  void split_up() {
+    if (is_split() || S.cols() == 0) return;
+    SplitMatrix<Scalar> made(S.rows(), S.cols());
+    made.set(0, S);
+    split = std::move(made);
+    S = Matrix<Scalar>(0, S.cols());
+  }
+  void make_dense() {
+    if (!is_split()) return;
+    Matrix<Scalar> made(split.rows(), split.cols());
+    split.get(0, made);
+    S.swap(made);
+    split = {};
+  }
+  /// f(begin, columns) of S, which f may change: all at once, or up to `at_once` where S is split.
+  template <class F>
+  void change_columns(Index first, Index columns, Index at_once, Panel<Scalar>& memory, const F& f) {
+    if (!is_split()) return f(first, MatrixView<Scalar>(S).middleCols(first, columns));
+    for (Index begin = first, n = 0; begin < first + columns; begin += n) {
+      n = std::min(at_once, first + columns - begin);
+      const auto some = memory(split.rows(), n);
+      split.get(begin, some);
+      f(begin, some);
+      split.set(begin, some);
+    }
   }
 
   [[nodiscard]] double exponent() const { return std::ceil(L); }  ///< M
@@ -171,6 +139,12 @@ struct StateSums : StoredSums<Scalar> {
   /// Weights by channel are wanted from the first fold on.
   void count_channels() {
     if (empty()) channel_weights.setZero(log_channels.size());
+  }
+  /// Weights by channel, at most A where nobody has counted.
+  void bound_channels() {
+    if (channel_weights.size() > 0) return;
+    resize_safely(channel_weights, log_channels.size());
+    channel_weights.setConstant(A);
   }
   /// The scalar decay that is pending goes into the sums, which are dense.
   void settle() {
@@ -286,7 +260,8 @@ struct FoldBuffers {
   Panel<Scalar> features, recent_norms;  ///< φ of recent keys, and their lengths
   Panel<double> exponents, lengths;      ///< likewise
   Panel<double> channels, monomials;     ///< decays of channels and of entries of φ
-  Panel<Scalar> columns, other_columns;  ///< of S, where it is split
+  Panel<Scalar> columns;                 ///< of S, where it is split
+  Eigen::VectorXd waiting;               ///< decays of channels that a fold leaves out; else zeros
 
   /// Memory for folds of up to `keys` keys with vectors of so many rows, d channels and a tail of `recent` tokens.
   template <class F>
@@ -297,6 +272,7 @@ struct FoldBuffers {
     recent_norms(recent), exponents(recent), lengths(recent);
     if (F::score == Score::embedded) features(rows, recent);
     if (by_channel) channels(d, 2), monomials(D, 2);
+    waiting.setZero(d);
     if (state.is_split()) columns(e, std::max(split_columns, degree_of<F> > 1 ? phi_panel_width : D));
   }
 };
@@ -402,10 +378,7 @@ void add_channel_weights(Eigen::VectorXd& sums, MatrixView<const Scalar> keys, c
 template <int degree, class Scalar>
 void decay_channel_weights(FoldBuffers<Scalar>& memory, StateSums<Scalar>& state, double factor) {
   auto& weights = state.channel_weights;
-  if (weights.size() == 0 && state.channels_differ()) {
-    resize_safely(weights, state.log_channels.size());
-    weights.setConstant(state.A);  // at most: nobody has counted
-  }
+  if (state.channels_differ()) state.bound_channels();
   if (weights.size() == 0) return;
   auto decays = memory.channels(weights.size());
   DecayFactors::set_beside_slowest(decays, state.log_channels);
@@ -433,10 +406,10 @@ void fold(const F& feature, FoldBuffers<Scalar>& memory, StateSums<Scalar>& stat
   constexpr int P = degree_of<F>;
   const WeightedKeys<Scalar> recent = recent_keys<Scalar>(feature, memory, state, false, true);
   const Index m = recent.size, n = own.size, e = state.value_rows();
-  const bool channels_wait =
-      may_wait && F::score == Score::power && !state.empty() && detail::channels_wait<P>(state.log_channels);
-  const double slowest = channels_wait ? 0 : state.template slowest_channel<P>(),  // then nothing is far below
-      left = slowest == log2_zero ? log2_zero : state.template log2_left<P>(state.log_channels);
+  const bool waits = may_wait && F::score == Score::power && !state.empty() && channels_wait<P>(state.log_channels);
+  if (waits) memory.waiting.swap(state.log_channels);  // no channel decays, then
+  const double slowest = state.template slowest_channel<P>(),
+               left = slowest == log2_zero ? log2_zero : state.template log2_left<P>(state.log_channels);
   LogGate rest = state.elapsed;
   const double passed = rest.take_power_of_two(),
                level = std::max(state.L + slowest * std::numbers::log2e + left, std::max(recent.level(), own.level())) +
@@ -460,19 +433,18 @@ void fold(const F& feature, FoldBuffers<Scalar>& memory, StateSums<Scalar>& stat
   const auto vectors_of = [](const WeightedKeys<Scalar>& keys) {  // they are this segment's, or the state's
     return MatrixView<Scalar>(const_cast<Scalar*>(keys.vectors.data), keys.vectors.down, keys.size);
   };
-  const bool copies = (m > 0 && n > 0) || (channels_wait && m + n > 0);
+  const bool copies = (m > 0 && n > 0) || (waits && m + n > 0);
   const MatrixView<Scalar> one = m == 0 ? vectors_of(own) : vectors_of(recent),
                            both = copies ? memory.vectors(one.rows(), m + n) : one;
   if (copies && m > 0) both.leftCols(m) = one;
   if (copies && n > 0) both.rightCols(n) = vectors_of(own);
-  if (channels_wait) {
-    multiply_channels(memory, state.log_channels, -1, both);
+  if (waits) {
+    multiply_channels(memory, memory.waiting, -1, both);
     set_norms<Scalar>(both, norms);
   }
   const double factor =
       state.empty() || left == log2_zero ? 0 : Weight(LogGate{slowest}).number(state.exponent() + passed - M);
-  const DecayFactors decay =
-      channels_wait ? DecayFactors{factor, nullptr} : DecayFactors::of(feature, memory, factor, state.log_channels);
+  const DecayFactors decay = DecayFactors::of(feature, memory, factor, state.log_channels);
   const auto visit = [&](Index first, Strided<const Scalar*> phi, Index width) {
     state.change_columns(first, width, split_columns, memory.columns, [&](Index begin, MatrixView<Scalar> S) {
       decay.multiply(S.data(), begin, S.cols(), e);
@@ -487,8 +459,7 @@ void fold(const F& feature, FoldBuffers<Scalar>& memory, StateSums<Scalar>& stat
   else
     for_phi_panels(feature, memory.phi, both, m + n <= few_tokens, visit);
 
-  if (!channels_wait) decay_channel_weights<P>(memory, state, decay.factor);
-  if (channels_wait && state.channel_weights.size() > 0) state.channel_weights *= decay.factor;
+  decay_channel_weights<P>(memory, state, decay.factor);
   if (state.channel_weights.size() > 0) add_channel_weights<P, Scalar>(state.channel_weights, both, weights.data());
   state.A *= decay.factor == 0 ? 0 : decay.factor * std::exp2(left);
   for (Index j = 0; j < m + n; ++j)
@@ -496,51 +467,35 @@ void fold(const F& feature, FoldBuffers<Scalar>& memory, StateSums<Scalar>& stat
   state.L = level;
   state.recent.clear();
   state.elapsed = rest;
-  if (!channels_wait) state.log_channels.setZero();
+  state.log_channels.setZero();
+  if (waits) memory.waiting.swap(state.log_channels);
 }
 
 /// `state` ← the sums of earlier tokens as well, which decay by these logarithms on their way to here; neither has
-/// recent tokens or a pending decay of channels. Whole powers of two of the earlier sums' scalar decay go into them.
+/// recent tokens or a pending decay of channels.
 template <class Scalar, FeatureMap F>
-void add_sums(const F& feature, FoldBuffers<Scalar>& memory, const StateSums<Scalar>& before, double log_gamma,
+void add_sums(const F& feature, FoldBuffers<Scalar>& memory, StateSums<Scalar> before, double log_gamma,
               const Eigen::VectorXd& log_a, StateSums<Scalar>& state) {
-  constexpr int P = degree_of<F>;
-  LogGate rest = before.elapsed;
-  rest.add(log_gamma);
-  const double slowest = P * largest_gate(log_a), passed = rest.take_power_of_two(),
-               left = before.template log2_left<P>(log_a),
-               of_before = before.L + passed + slowest * std::numbers::log2e + left;
-  if (before.empty() || of_before == log2_zero) return;
-  const double ahead = (state.elapsed.high - rest.high) + (state.elapsed.low - rest.low),  // its own, of time 0
-      level = std::max(state.L + ahead * std::numbers::log2e, of_before), M = std::ceil(level);
-  const double own = state.empty() ? 0 : Weight(LogGate{ahead}).number(state.exponent() - M);
-  const DecayFactors decay =
-      DecayFactors::of(feature, memory, Weight(LogGate{slowest}).number(before.exponent() + passed - M), log_a);
-  const Index D = state.Z.size(), e = state.value_rows(),
-              at_once = state.is_split() || before.is_split() ? split_columns : D;
-  for (Index first = 0; first < D; first += at_once) {
-    const Index count = std::min(at_once, D - first);
-    const MatrixView<const Scalar> theirs = before.columns(first, count, memory.other_columns);
-    state.change_columns(first, count, count, memory.columns, [&](Index, MatrixView<Scalar> ours) {
-      decay.for_factors<Scalar>(first, count, [&](const TwoPartFactor<Scalar>& factor, Index begin, Index n) {
-        const Index at = (begin - first) * e;
-        factor.add(ours.data() + at, static_cast<Scalar>(own), theirs.data() + at, n * e);
-        factor.add(state.Z.data() + begin, static_cast<Scalar>(own), before.Z.data() + begin, n);
-      });
-    });
+  before.elapsed.add(log_gamma);
+  before.log_channels = log_a;
+  fold<Scalar>(feature, memory, before, {});
+  if (before.empty()) return;
+  before.make_dense();
+  const LogGate &ours = state.elapsed, &rest = before.elapsed;
+  const double ahead = (ours.high - rest.high) + (ours.low - rest.low),  // its own, of time 0
+      level = std::max(state.L + ahead * std::numbers::log2e, before.L), M = std::ceil(level),
+               own = state.empty() ? 0 : Weight(LogGate{ahead}).number(state.exponent() - M),
+               theirs = nearest_power_of_two<double>(before.exponent() - M);
+  const auto x = static_cast<Scalar>(own), y = static_cast<Scalar>(theirs);
+  state.change_columns(0, state.Z.size(), split_columns, memory.columns, [&](Index first, MatrixView<Scalar> S) {
+    S = x * S + y * before.S.middleCols(first, S.cols());
+  });
+  state.Z = x * state.Z + y * before.Z;
+  if (state.channel_weights.size() > 0 || before.channel_weights.size() > 0) {
+    state.bound_channels(), before.bound_channels();
+    state.channel_weights = own * state.channel_weights + theirs * before.channel_weights;
   }
-  if (state.channel_weights.size() > 0 || before.channel_weights.size() > 0 || !gates_agree(log_a)) {
-    if (state.channel_weights.size() == 0) {
-      resize_safely(state.channel_weights, log_a.size());
-      state.channel_weights.setConstant(state.A);  // at most
-    }
-    const double largest = largest_gate(log_a);
-    for (Index c = 0; c < log_a.size(); ++c)
-      state.channel_weights[c] =
-          state.channel_weights[c] * own + (before.channel_weights.size() == 0 ? before.A : before.channel_weights[c]) *
-                                               decay.factor * std::exp(P * (log_a[c] - largest));
-  }
-  state.A = state.A * own + before.A * decay.factor * std::exp2(left);
+  state.A = own * state.A + theirs * before.A;
   state.L = level;
   state.elapsed = rest;
 }
