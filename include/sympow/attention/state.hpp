@@ -187,17 +187,11 @@ class State {
   // All tokens and decays in sums that are dense.
   [[nodiscard]] detail::StateSums<S> settled() const {
     detail::check_whole(*this);
-    if (tail_size() > 0 || content_.sums.channels_decay()) {
-      detail::StateContent<S> copy = content_;
-      detail::fold_state(feature_, copy);
-      copy.sums.make_dense();
-      copy.sums.settle();
-      return std::move(copy.sums);
-    }
-    detail::StateSums<S> copy = content_.sums;
-    copy.make_dense();
-    copy.settle();
-    return copy;
+    detail::StateContent<S> copy = content_;
+    detail::fold_state(feature_, copy);
+    copy.sums.make_dense();
+    copy.sums.settle();
+    return std::move(copy.sums);
   }
   // Σ_j b_j ‖k_j‖^P of Z = Σ_j b_j φ(k_j): exact for even powers, else ‖Z‖, the least that it can be.
   [[nodiscard]] double absolute_weight() const {

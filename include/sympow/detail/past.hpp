@@ -30,7 +30,7 @@ struct KeyBlock {
   Segment tokens;
   WeightedKeys<Scalar> keys;
   LogGate total;
-  double max_log2_weight, level;  ///< the largest weight of its keys and of all before, at its end, and with headroom
+  double max_log2_weight;  ///< of its keys and of all before, at its end
 };
 
 template <class Scalar>
@@ -94,15 +94,26 @@ class KeyPast {
     });
   }
   [[nodiscard]] PastLevel<Scalar> level(Index t) const {
-    if (sees_none()) return {.slack = decays_channels_ ? 2 * far_above<Scalar> : 0};
-    const KeyBlock<Scalar>& last = memory_.blocks.back();
-    const Index first = mask_.first(t);
-    if (!decays_channels_ && first <= memory_.blocks[first_].tokens.begin)
-      return {std::ceil(last.max_log2_weight), std::ceil(last.level), largest_value_};
-    if (!decays_channels_) return level_in_window(t);
-    const double weight = std::ceil(log2_of_channels()),
-                 longest = std::ceil(P * std::log2(static_cast<double>(d_)) / 2);  // of d channels beside the largest
-    return {weight - P, weight + longest + headroom_for(largest_value_), largest_value_, 2 * far_above<Scalar>};
+    const double slack = decays_channels_ ? 2 * far_above<Scalar> : 0;
+    PastLevel<Scalar> some{.largest_value = largest_value_, .slack = slack};
+    if (decays_channels_ && !sees_none()) {
+      const double weight = std::ceil(log2_of_channels()),
+                   longest = std::ceil(P * std::log2(static_cast<double>(d_)) / 2);  // of d channels beside the largest
+      some.weight = weight - P, some.level = weight + longest + headroom_for(largest_value_);
+      return some;
+    }
+    LogGate between;
+    for (std::size_t n = size(); n-- > first_ && mask_.first(t) < memory_.blocks[n].tokens.end();) {
+      const WeightedKeys<Scalar>& keys = memory_.blocks[n].keys;
+      const Segment seen = seen_keys(mask_, t, {keys.first_token, keys.size});
+      between.add(memory_.blocks[n].total);
+      const double heaviest =
+                       seen.size == keys.size ? keys.heaviest : heaviest_of(keys.exponents + seen.begin, seen.size),
+                   weight = std::ceil(heaviest + between.log2());
+      some.weight = std::max(some.weight, weight);
+      some.level = std::max(some.level, weight + headroom_for(keys.extent.largest));
+    }
+    return some;
   }
   Frame& frame() { return memory_.frame; }
   [[nodiscard]] std::size_t size() const { return memory_.blocks.size(); }
@@ -162,29 +173,13 @@ class KeyPast {
       keys.given_norms = keys.norms = copied(memory_.norms, first, keys.given_norms, n);
     }
     largest_value_ = std::max(largest_value_, keys.extent.largest);
-    const bool sees = !sees_none();
-    const double max_log2_weight = std::max(keys.heaviest, sees ? memory_.blocks.back().max_log2_weight : log2_zero),
-                 level = std::max(keys.level(), sees ? memory_.blocks.back().level : log2_zero),
-                 decay = segment.total().log2();
-    memory_.blocks.push_back({segment.range(), keys, segment.total(), max_log2_weight + decay, level + decay});
+    const double before = sees_none() ? log2_zero : memory_.blocks.back().max_log2_weight;
+    memory_.blocks.push_back(
+        {segment.range(), keys, segment.total(), std::max(keys.heaviest, before) + segment.total().log2()});
   }
 
  private:
   [[nodiscard]] bool sees_none() const { return first_ == size(); }
-  [[nodiscard]] PastLevel<Scalar> level_in_window(Index t) const {
-    PastLevel<Scalar> some{.largest_value = largest_value_};
-    LogGate between;
-    for (std::size_t n = size(); n-- > first_;) {
-      if (mask_.first(t) >= memory_.blocks[n].tokens.end()) break;
-      const WeightedKeys<Scalar>& keys = memory_.blocks[n].keys;
-      const Segment seen = seen_keys(mask_, t, {keys.first_token, keys.size});
-      between.add(memory_.blocks[n].total);
-      const double weight = std::ceil(heaviest_of(keys.exponents + seen.begin, seen.size) + between.log2());
-      some.weight = std::max(some.weight, weight);
-      some.level = std::max(some.level, weight + headroom_for(keys.extent.largest));
-    }
-    return some;
-  }
   // Of the channel that weighs most.
   [[nodiscard]] double log2_of_channels() const { return memory_.channel_weights(d_).maxCoeff(); }
   // The weights by channel after a segment with these keys.
@@ -271,17 +266,20 @@ class StatePast {
     memory.fold.reserve(feature, F::score == Score::embedded ? sums_.Z.size() : d, d, sums_, recent_.capacity() + most,
                         by_channel);
     memory.noise(most), memory.roots(d), memory.channel_weights(d), memory.fold.channels(d, 2);
-    if (transition.key_action() == KeyAction::scale) sums_.count_channels();
+    if (transition.key_action() == KeyAction::scale) sums_.bound_channels();
   }
 
   void reset() {
     sums_.clear();
-    if (transition_.key_action() == KeyAction::scale) sums_.count_channels();
+    if (transition_.key_action() == KeyAction::scale) sums_.bound_channels();
     frames_.log_decay = log2_zero;
   }
   [[nodiscard]] LogGate elapsed() const { return sums_.elapsed; }
   void prepare() {
-    if (sums_.template log2_left<P>(sums_.log_channels) < -far_above<Scalar>)
+    const Eigen::VectorXd& log_a = sums_.log_channels;
+    if (sums_.channels_differ() &&
+        P * std::numbers::log2e * (log_a.minCoeff() - log_a.maxCoeff()) < -far_above<Scalar> &&
+        sums_.template log2_left<P>() < -far_above<Scalar>)
       fold<Scalar>(feature_, memory_.fold, sums_, {});
     keys_.emplace(recent_keys<Scalar>(feature_, memory_.fold, sums_, true, diagnoses_));
     sums_weight_.exponent = log2_zero;
@@ -395,29 +393,17 @@ class StatePast {
     DecayFactors::set_beside_slowest(decays, sums_.log_channels);
     for (Index i = 0; i < queries.cols(); ++i) multiply_entries(queries.col(i).data(), decays.data(), queries.rows());
   }
-  // Recent keys decay as they are, but for what the slowest channel leaves of them, which is in their weights, and for
-  // their lengths where channels have closed: a key that its own channels have forgotten must not set a row's level.
+  // Recent keys decay as they are, but for their lengths where channels have closed: a key that its own channels have
+  // forgotten must not set a row's level.
   void decay_channels(Segment range) {
     Eigen::VectorXd& log_a = memory_.log_channels;
     transition_.log_channel_totals(range, log_a);
     frames_.log_channels += log_a;
     sums_.log_channels += log_a;
-    const double slowest = largest_gate(log_a);
-    if (slowest == log2_zero) {
-      recent_.exponents.head(recent_.size).setConstant(log2_zero);
-    } else if (slowest != 0) {
-      for (Index j = 0; j < recent_.size; ++j) {
-        LogGate log{P * slowest};
-        log.add(std::log(static_cast<double>(recent_.fractions[j])));
-        const Weight weight(log);
-        recent_.exponents[j] += weight.exponent;
-        recent_.fractions[j] = static_cast<Scalar>(weight.fraction);
-      }
-    }
-    if (slowest == log2_zero || gates_agree(log_a)) return;
     auto decays = memory_.fold.channels(log_a.size());
-    DecayFactors::set_beside_slowest(decays, log_a);
-    const bool shortens = sums_.log_channels.minCoeff() < least_log_decay;  // else they keep digits enough
+    decays = log_a;
+    set_exponential(decays, decays);
+    const bool shortens = (sums_.log_channels.array() < least_log_decay).any();  // else they keep digits enough
     for (Index j = 0; j < recent_.size; ++j) {
       const ColumnView<Scalar> key(recent_.keys.col(j).data(), recent_.keys.rows());
       if (shortens)

@@ -120,25 +120,18 @@ struct StateSums {
   [[nodiscard]] double slowest_channel() const {
     return channels_decay() ? degree * largest_gate(log_channels) : 0;
   }
-  /// Log2 of what a decay of channels leaves of A at most, beside what the slowest one does: (Σ_c A_c^{1/P} a_c)^P by
-  /// Minkowski's inequality. 0 where that is not far below, nor was left by the decays before it.
+  /// Log2 of what the decays of channels leave of A at most, beside what the slowest one does, which is not 0:
+  /// (Σ_c A_c^{1/P} a_c)^P ≤ d^{P-1} Σ_c A_c a_c^P by Minkowski's inequality.
   template <int degree>
-  [[nodiscard]] double log2_left(const Eigen::VectorXd& log_a) const {
-    if (channel_weights.size() == 0 || A == 0 || gates_agree(log_a)) return 0;
-    const double slowest = largest_gate(log_a);
-    const auto d = static_cast<double>(channel_weights.size());
-    if (degree * std::numbers::log2e * (log_a.minCoeff() - slowest) >= -far_above<Scalar> &&
-        integer_power(d, degree - 1) * channel_weights.sum() >=
-            A * std::exp2(-far_above<Scalar>))  // (Σ_c A_c^{1/P})^P ≤ that
-      return 0;
+  [[nodiscard]] double log2_left() const {
+    if (channel_weights.size() == 0 || A == 0) return 0;
+    const double slowest = largest_gate(log_channels);
     double sum = 0;
     for (Index c = 0; c < channel_weights.size(); ++c)
-      sum += std::pow(channel_weights[c], 1. / degree) * std::exp(log_a[c] - slowest);
-    return std::clamp(degree * std::log2(sum) - std::log2(A), -900., 0.);
-  }
-  /// Weights by channel are wanted from the first fold on.
-  void count_channels() {
-    if (empty()) channel_weights.setZero(log_channels.size());
+      sum += channel_weights[c] * std::exp(degree * (log_channels[c] - slowest));
+    const auto d = static_cast<double>(channel_weights.size());
+    const double left = (degree - 1) * std::log2(d) + std::log2(sum) - std::log2(A);
+    return left < 0 ? std::max(left, -900.) : 0;  // 0 for NaN
   }
   /// Weights by channel, at most A where nobody has counted.
   void bound_channels() {
@@ -155,11 +148,6 @@ struct StateSums {
     L += weight.exponent;
     elapsed = {};
   }
-  /// No decay is pending.
-  void begin_time() {
-    elapsed = {};
-    log_channels.setZero();
-  }
   /// No tokens; what is in memory is overwritten, not multiplied: it may be no number.
   void clear() {
     S.setZero();
@@ -168,7 +156,8 @@ struct StateSums {
     A = 0, L = log2_zero;
     resize_safely(channel_weights, 0);
     recent.clear();
-    begin_time();
+    elapsed = {};
+    log_channels.setZero();
   }
 };
 
@@ -177,27 +166,26 @@ struct StateSums {
 template <class Scalar, class Values, class Normalizer>
 void set_sums(const char* const (&names)[3], StateSums<Scalar>& sums, const Eigen::MatrixBase<Values>& S,
               const Eigen::MatrixBase<Normalizer>& Z) {
-  const auto name_of = [&](const char* what, int n) { return std::string(what) + names[n]; };
-  check_size(name_of("columns of ", 1), S.cols(), sums.Z.size(), "the dimension of the feature map");
-  check_size(name_of("entries of ", 2), Z.size(), sums.Z.size(), "the dimension of the feature map");
+  const auto check_columns = [&](const char* what, const char* name, Index size) {
+    check_size(std::string(what) + name, size, sums.Z.size(), "the dimension of the feature map");
+  };
+  check_columns("columns of ", names[1], S.cols()), check_columns("entries of ", names[2], Z.size());
   sums.S = S;
   sums.Z = Z.reshaped();
+  const ColumnView<Scalar> parts[] = {{sums.S.data(), sums.S.size()}, {sums.Z.data(), sums.Z.size()}};
   double largest = 0;
-  const auto measure = [&](const auto& x, const char* name) {
-    const MatrixView<const Scalar> all(x.data(), x.size(), 1);
-    const Extent<Scalar> extent = measure_extent<Scalar>(all);
-    for (Index n = 0; n < x.size() && !extent.all_finite; ++n)
-      if (!std::isfinite(x.data()[n]))
-        raise<NotFinite>(names[0], ": entry ", n, " of ", name, " is ", x.data()[n], ", must be finite");
-    largest = std::max(largest, static_cast<double>(extent.largest));
-  };
-  measure(sums.S, names[1]), measure(sums.Z, names[2]);
+  for (const int part : {0, 1}) {
+    const ColumnView<Scalar>& x = parts[part];
+    for (Index n = 0; n < x.size(); ++n) {
+      if (!std::isfinite(x[n]))
+        raise<NotFinite>(names[0], ": entry ", n, " of ", names[part + 1], " is ", x[n], ", must be finite");
+      largest = std::max(largest, static_cast<double>(std::abs(x[n])));
+    }
+  }
   if (largest == 0) return;
   int exponent = 0;
   std::frexp(largest, &exponent);
-  for (const ColumnView<Scalar>& x :
-       {ColumnView<Scalar>(sums.S.data(), sums.S.size()), ColumnView<Scalar>(sums.Z.data(), sums.Z.size())})
-    set_times_power_of_two<Scalar>(x, ColumnView<const Scalar>(x), -exponent);
+  for (const ColumnView<Scalar>& x : parts) set_times_power_of_two<Scalar>(x, ColumnView<const Scalar>(x), -exponent);
   sums.L = exponent;
 }
 
@@ -307,19 +295,14 @@ struct DecayFactors {
     for (Index c = 0; c < decays.size(); ++c) decays[c] = log_a[c] == log2_zero ? log2_zero : log_a[c] - slowest;
     set_exponential(decays, decays);
   }
-  /// f(factor, begin, n) for entries that have a factor in common, of so many from the first on.
-  template <class Scalar, class Function>
-  void for_factors(Index first, Index size, const Function& f) const {
-    if (of_entries == nullptr) return f(TwoPartFactor<Scalar>(factor), first, size);
-    for (Index n = first; n < first + size; ++n) f(TwoPartFactor<Scalar>(of_entries[n]), n, Index(1));
-  }
   /// Some entries, of so many numbers each, from the first on.
   template <class Scalar>
   void multiply(Scalar* x, Index first, Index entries, Index numbers) const {
-    if (of_entries == nullptr && factor == 1) return;
-    for_factors<Scalar>(first, entries, [&](const TwoPartFactor<Scalar>& by, Index begin, Index n) {
-      by.multiply(x + (begin - first) * numbers, n * numbers);
-    });
+    if (of_entries != nullptr)
+      for (Index n = 0; n < entries; ++n)
+        TwoPartFactor<Scalar>(of_entries[first + n]).multiply(x + n * numbers, numbers);
+    else if (factor != 1)
+      TwoPartFactor<Scalar>(factor).multiply(x, entries * numbers);
   }
 };
 
@@ -409,16 +392,12 @@ void fold(const F& feature, FoldBuffers<Scalar>& memory, StateSums<Scalar>& stat
   const bool waits = may_wait && F::score == Score::power && !state.empty() && channels_wait<P>(state.log_channels);
   if (waits) memory.waiting.swap(state.log_channels);  // no channel decays, then
   const double slowest = state.template slowest_channel<P>(),
-               left = slowest == log2_zero ? log2_zero : state.template log2_left<P>(state.log_channels);
+               left = slowest == log2_zero ? log2_zero : state.template log2_left<P>();
   LogGate rest = state.elapsed;
   const double passed = rest.take_power_of_two(),
                level = std::max(state.L + slowest * std::numbers::log2e + left, std::max(recent.level(), own.level())) +
                        passed;
-  if (level == log2_zero) {  // channels may have closed one after the other
-    if (!state.empty()) return state.clear();
-    state.recent.clear();
-    return state.begin_time();
-  }
+  if (level == log2_zero) return state.clear();  // channels may have closed one after the other
   const double M = std::ceil(level);
   auto weights = memory.weights(m + n), norms = memory.norms(m + n);
   auto values = memory.values(e, m + n);
