@@ -282,10 +282,7 @@ class StatePast {
         sums_.template log2_left<P>() < -far_above<Scalar>)
       fold<Scalar>(feature_, memory_.fold, sums_, {});
     keys_.emplace(recent_keys<Scalar>(feature_, memory_.fold, sums_, true, diagnoses_));
-    sums_weight_.exponent = log2_zero;
-    const double slowest = sums_.template slowest_channel<P>();
-    if (sums_.empty() || slowest == log2_zero) return;
-    sums_weight_ = Weight(LogGate{slowest});
+    sums_weight_ = Weight(LogGate{sums_.template slowest_channel<P>()});
     sums_weight_.exponent += sums_.exponent();
   }
   bool ends_early(LoadedSegment<Scalar, F>& segment, MatrixView<const Scalar> K) {
@@ -316,7 +313,8 @@ class StatePast {
     if (sums_weight_.exponent == log2_zero) return;
     const Index n = segment.size(), e = sums_.value_rows();
     const bool pulls = sums_.channels_differ();
-    if (pulls) pull_to_time_0(queries.vectors);
+    if (pulls)  // to time 0, but for the decay of the slowest channel, which is in the weight of the sums
+      multiply_channels(memory_.fold, sums_.log_channels, 1, queries.vectors, largest_gate(sums_.log_channels));
     auto noise = memory_.noise(n);
     set_noise(queries, pulls, rows.divides(), noise);
     const Index seeing = rows.begin_read(sums_weight_, sums_.A, noise.data(), queries);
@@ -387,12 +385,6 @@ class StatePast {
       if (roots.size() > 0) noise[i] = std::min(noise[i], power<P>(sum));
     }
   }
-  // Queries at time 0, but for the decay of the slowest channel, which is in the weight of the sums.
-  void pull_to_time_0(MatrixView<Scalar> queries) {
-    auto decays = memory_.fold.channels(queries.rows());
-    DecayFactors::set_beside_slowest(decays, sums_.log_channels);
-    for (Index i = 0; i < queries.cols(); ++i) multiply_entries(queries.col(i).data(), decays.data(), queries.rows());
-  }
   // Recent keys decay as they are, but for their lengths where channels have closed: a key that its own channels have
   // forgotten must not set a row's level.
   void decay_channels(Segment range) {
@@ -400,17 +392,14 @@ class StatePast {
     transition_.log_channel_totals(range, log_a);
     frames_.log_channels += log_a;
     sums_.log_channels += log_a;
+    const auto keys = MatrixView<Scalar>(recent_.keys).leftCols(recent_.size);
+    if (!(sums_.log_channels.array() < least_log_decay).any())  // they keep digits enough
+      return multiply_channels(memory_.fold, log_a, 1, keys);
     auto decays = memory_.fold.channels(log_a.size());
     decays = log_a;
     set_exponential(decays, decays);
-    const bool shortens = (sums_.log_channels.array() < least_log_decay).any();  // else they keep digits enough
-    for (Index j = 0; j < recent_.size; ++j) {
-      const ColumnView<Scalar> key(recent_.keys.col(j).data(), recent_.keys.rows());
-      if (shortens)
-        recent_.exponents[j] += P * normalize_product<Scalar>(key, key.data(), decays.data());
-      else
-        multiply_entries(key.data(), decays.data(), key.size());
-    }
+    for (Index j = 0; j < keys.cols(); ++j)
+      recent_.exponents[j] += P * normalize_product<Scalar>(keys.col(j), keys.col(j).data(), decays.data());
   }
   // Multiplies the whole state by the A_i of a segment that mix channels; its features are the keys themselves.
   void mix(Segment range) {

@@ -273,7 +273,8 @@ struct DecayFactors {
   /// Factor · Sym(diag(e^{log_a - slowest})): a diagonal is lifted to the monomials of its entries, φ(a) / φ(1).
   template <class Scalar, class F>
   static DecayFactors of(const F& feature, FoldBuffers<Scalar>& memory, double factor, const Eigen::VectorXd& log_a) {
-    if (factor == 0 || F::score != Score::power || gates_agree(log_a)) return {factor, nullptr};
+    DecayFactors decay{factor, nullptr};
+    if (factor == 0 || F::score != Score::power || gates_agree(log_a)) return decay;
     if constexpr (F::score == Score::power) {
       const Index D = feature.dimension(log_a.size());
       auto channels = memory.channels(log_a.size(), 2), monomials = memory.monomials(D, 2);
@@ -285,9 +286,9 @@ struct DecayFactors {
         monomials(n, 0) *= factor / monomials(n, 1);
         if (monomials(n, 0) > largest) monomials(n, 0) = 0;
       }
-      return {factor, monomials.data()};
+      decay.of_entries = monomials.data();
     }
-    return {factor, nullptr};
+    return decay;
   }
   /// decays_c ← a_c beside the slowest channel's.
   static void set_beside_slowest(ColumnView<double> decays, const Eigen::VectorXd& log_a) {
@@ -345,15 +346,11 @@ WeightedKeys<Scalar> recent_keys([[maybe_unused]] const F& feature, FoldBuffers<
 /// A_c ← A_c + Σ_j w_j |k_cj|^P.
 template <int degree, class Scalar>
 void add_channel_weights(Eigen::VectorXd& sums, MatrixView<const Scalar> keys, const Scalar* weights) {
-  using Block = Eigen::Array<double, 16, 1>;
+  double* __restrict const to = sums.data();
   for (Index j = 0; j < keys.cols(); ++j) {
     const auto weight = static_cast<double>(weights[j]);
-    const Scalar* const key = keys.col(j).data();
-    Index c = 0;
-    for (; c + 16 <= keys.rows(); c += 16)
-      Block::Map(sums.data() + c) +=
-          weight * power<degree>(Eigen::Array<Scalar, 16, 1>::Map(key + c).abs().template cast<double>().eval());
-    for (; c < keys.rows(); ++c) sums[c] += weight * power<degree>(std::abs(static_cast<double>(key[c])));
+    const Scalar* __restrict const key = keys.col(j).data();
+    for (Index c = 0; c < keys.rows(); ++c) to[c] += weight * power<degree>(std::abs(static_cast<double>(key[c])));
   }
 }
 
@@ -368,11 +365,12 @@ void decay_channel_weights(FoldBuffers<Scalar>& memory, StateSums<Scalar>& state
   for (Index c = 0; c < decays.size(); ++c) weights[c] *= factor * power<degree>(decays[c]);
 }
 
-/// x_c ← e^{sign log_c} x_c for every column x.
+/// x_c ← e^{sign (log_c - from)} x_c for every column x.
 template <class Scalar>
-void multiply_channels(FoldBuffers<Scalar>& memory, const Eigen::VectorXd& logs, double sign, MatrixView<Scalar> x) {
+void multiply_channels(FoldBuffers<Scalar>& memory, const Eigen::VectorXd& logs, double sign, MatrixView<Scalar> x,
+                       double from = 0) {
   auto factors = memory.channels(logs.size());
-  factors = sign * logs;
+  factors = sign * (logs.array() - from).matrix();
   set_exponential(factors, factors);
   for (Index j = 0; j < x.cols(); ++j) multiply_entries(x.col(j).data(), factors.data(), x.rows());
 }
