@@ -9,12 +9,6 @@
 namespace SYMPOW_NAMESPACE {
 namespace detail {
 
-/// Folds and sums of states, compiled once for each scalar type and `PassFeature`.
-template <class Scalar, FeatureMap F>
-struct StateOperations {};
-template <class Scalar, FeatureMap F>
-void fold_state(const F& feature, StateContent<Scalar>& state);
-
 /// The content of a state, and the checks of its sizes.
 struct StateAccess;
 
@@ -220,66 +214,6 @@ struct StateAccess {
     static_cast<void>(StateType::checked(feature, d, e, StateType::default_tail));
   }
 };
-
-template <class Scalar, FeatureMap F>
-  requires(has_embedding<F> && !is_own_embedded<Scalar, F>)
-struct StateOperations<Scalar, F> {
-  /// The recent tokens into the sums, and every decay that is pending.
-  static void fold(const F& feature, StateContent<Scalar>& state);
-  /// The sums of `left` into those of `right`, which goes on where it ends; both tails are empty.
-  ///
-  ///     S ← 2^{M - M'} S + 2^{M_left - M'} S_left A,   A the whole transition of the right one
-  static void add(const F& feature, const StateContent<Scalar>& left, StateContent<Scalar>& right);
-};
-
-template <class Scalar, FeatureMap F>
-  requires(has_embedding<F> && !is_own_embedded<Scalar, F>)
-void StateOperations<Scalar, F>::fold(const F& feature, StateContent<Scalar>& state) {
-  FoldBuffers<Scalar> memory;
-  detail::fold<Scalar>(feature, memory, state.sums, {});
-}
-
-template <class Scalar, FeatureMap F>
-  requires(has_embedding<F> && !is_own_embedded<Scalar, F>)
-void StateOperations<Scalar, F>::add(const F& feature, const StateContent<Scalar>& left, StateContent<Scalar>& right) {
-  FoldBuffers<Scalar> memory;
-  if (right.sums.channels_decay()) detail::fold<Scalar>(feature, memory, right.sums, {});
-  const Frames<Scalar>& before = left.frames;
-  Frames<Scalar>& frames = right.frames;
-  const bool mixes = frames.key_product.size() != 0;
-  StateSums<Scalar> moved = left.sums;
-  if (mixes && keys_are_features<F>) {
-    moved.make_dense();
-    Matrix<Scalar> product(moved.S.rows(), moved.S.cols());
-    set_product(product, moved.S, frames.key_product);
-    moved.S.swap(product);
-    set_product(moved.Z, frames.key_product.transpose(), left.sums.Z);
-  }
-  add_sums<Scalar>(feature, memory, std::move(moved), frames.log_decay, frames.log_channels, right.sums);
-  frames.start = before.start;
-  frames.log_decay += before.log_decay;
-  frames.log_channels += before.log_channels;
-  if (!mixes || !before.keep_product()) {
-    const bool drops = mixes && !before.have_mixed();
-    frames.key_product = before.key_product;
-    if (drops) frames.begin_mixing(before.key_product.cols());
-  } else if (before.key_product.size() != 0) {
-    Matrix<Scalar> product(frames.key_product.rows(), frames.key_product.cols());
-    set_product(product, before.key_product, frames.key_product);
-    frames.key_product.swap(product);
-  }
-  frames.tokens += before.tokens;
-}
-
-/// `StateOperations` for the feature map of a call.
-template <class Scalar, FeatureMap F>
-void fold_state(const F& feature, StateContent<Scalar>& state) {
-  StateOperations<Scalar, PassFeature<Scalar, F>>::fold(pass_feature<Scalar>(feature), state);
-}
-template <class Scalar, FeatureMap F>
-void add_state(const F& feature, const StateContent<Scalar>& left, StateContent<Scalar>& right) {
-  StateOperations<Scalar, PassFeature<Scalar, F>>::add(pass_feature<Scalar>(feature), left, right);
-}
 
 }  // namespace detail
 }  // namespace SYMPOW_NAMESPACE

@@ -277,7 +277,7 @@ class StatePast {
   [[nodiscard]] LogGate elapsed() const { return sums_.elapsed; }
   void prepare() {
     const Eigen::VectorXd& log_a = sums_.log_channels;
-    if (sums_.channels_differ() &&
+    if (sums_.channel_weights.size() > 0 && sums_.channels_differ() &&
         P * std::numbers::log2e * (log_a.minCoeff() - log_a.maxCoeff()) < -far_above<Scalar> &&
         sums_.template log2_left<P>() < -far_above<Scalar>)
       fold<Scalar>(feature_, memory_.fold, sums_, {});

@@ -248,8 +248,8 @@ struct FoldBuffers {
   Panel<Scalar> features, recent_norms;  ///< φ of recent keys, and their lengths
   Panel<double> exponents, lengths;      ///< likewise
   Panel<double> channels, monomials;     ///< decays of channels and of entries of φ
+  Panel<double> waiting;                 ///< decays of channels that a fold leaves out
   Panel<Scalar> columns;                 ///< of S, where it is split
-  Eigen::VectorXd waiting;               ///< decays of channels that a fold leaves out; else zeros
 
   /// Memory for folds of up to `keys` keys with vectors of so many rows, d channels and a tail of `recent` tokens.
   template <class F>
@@ -259,8 +259,7 @@ struct FoldBuffers {
     vectors(rows, keys), values(e, keys), packed(e * keys), weights(keys), norms(keys);
     recent_norms(recent), exponents(recent), lengths(recent);
     if (F::score == Score::embedded) features(rows, recent);
-    if (by_channel) channels(d, 2), monomials(D, 2);
-    waiting.setZero(d);
+    if (by_channel) channels(d, 2), monomials(D, 2), waiting(d);
     if (state.is_split()) columns(e, std::max(split_columns, degree_of<F> > 1 ? phi_panel_width : D));
   }
 };
@@ -367,10 +366,10 @@ void decay_channel_weights(FoldBuffers<Scalar>& memory, StateSums<Scalar>& state
 
 /// x_c ← e^{sign (log_c - from)} x_c for every column x.
 template <class Scalar>
-void multiply_channels(FoldBuffers<Scalar>& memory, const Eigen::VectorXd& logs, double sign, MatrixView<Scalar> x,
+void multiply_channels(FoldBuffers<Scalar>& memory, ColumnView<const double> logs, double sign, MatrixView<Scalar> x,
                        double from = 0) {
   auto factors = memory.channels(logs.size());
-  factors = sign * (logs.array() - from).matrix();
+  factors.array() = sign * (logs.array() - from);
   set_exponential(factors, factors);
   for (Index j = 0; j < x.cols(); ++j) multiply_entries(x.col(j).data(), factors.data(), x.rows());
 }
@@ -388,7 +387,9 @@ void fold(const F& feature, FoldBuffers<Scalar>& memory, StateSums<Scalar>& stat
   const WeightedKeys<Scalar> recent = recent_keys<Scalar>(feature, memory, state, false, true);
   const Index m = recent.size, n = own.size, e = state.value_rows();
   const bool waits = may_wait && F::score == Score::power && !state.empty() && channels_wait<P>(state.log_channels);
-  if (waits) memory.waiting.swap(state.log_channels);  // no channel decays, then
+  auto waiting = memory.waiting(waits ? state.log_channels.size() : 0);
+  waiting = state.log_channels.head(waiting.size());
+  if (waits) state.log_channels.setZero();  // no channel decays, then
   const double slowest = state.template slowest_channel<P>(),
                left = slowest == log2_zero ? log2_zero : state.template log2_left<P>();
   LogGate rest = state.elapsed;
@@ -416,7 +417,7 @@ void fold(const F& feature, FoldBuffers<Scalar>& memory, StateSums<Scalar>& stat
   if (copies && m > 0) both.leftCols(m) = one;
   if (copies && n > 0) both.rightCols(n) = vectors_of(own);
   if (waits) {
-    multiply_channels(memory, memory.waiting, -1, both);
+    multiply_channels(memory, waiting, -1, both);
     set_norms<Scalar>(both, norms);
   }
   const double factor =
@@ -445,7 +446,33 @@ void fold(const F& feature, FoldBuffers<Scalar>& memory, StateSums<Scalar>& stat
   state.recent.clear();
   state.elapsed = rest;
   state.log_channels.setZero();
-  if (waits) memory.waiting.swap(state.log_channels);
+  state.log_channels.head(waiting.size()) = waiting;
+}
+
+/// Folds of states, compiled once for each scalar type and `PassFeature`.
+template <class Scalar, FeatureMap F>
+struct StateOperations {};
+template <class Scalar, FeatureMap F>
+  requires(has_embedding<F> && !is_own_embedded<Scalar, F>)
+struct StateOperations<Scalar, F> {
+  /// The recent tokens into the sums, and every decay that is pending.
+  static void fold(const F& feature, StateSums<Scalar>& sums);
+};
+
+template <class Scalar, FeatureMap F>
+  requires(has_embedding<F> && !is_own_embedded<Scalar, F>)
+void StateOperations<Scalar, F>::fold(const F& feature, StateSums<Scalar>& sums) {
+  FoldBuffers<Scalar> memory;
+  detail::fold<Scalar>(feature, memory, sums, {});
+}
+/// The same for the feature map of a call.
+template <class Scalar, FeatureMap F>
+void fold_state(const F& feature, StateSums<Scalar>& sums) {
+  StateOperations<Scalar, PassFeature<Scalar, F>>::fold(pass_feature<Scalar>(feature), sums);
+}
+template <class Scalar, FeatureMap F>
+void fold_state(const F& feature, StateContent<Scalar>& state) {
+  fold_state(feature, state.sums);
 }
 
 /// `state` ← the sums of earlier tokens as well, which decay by these logarithms on their way to here; neither has
@@ -455,7 +482,7 @@ void add_sums(const F& feature, FoldBuffers<Scalar>& memory, StateSums<Scalar> b
               const Eigen::VectorXd& log_a, StateSums<Scalar>& state) {
   before.elapsed.add(log_gamma);
   before.log_channels = log_a;
-  fold<Scalar>(feature, memory, before, {});
+  fold_state(feature, before);
   if (before.empty()) return;
   before.make_dense();
   const LogGate &ours = state.elapsed, &rest = before.elapsed;
@@ -475,6 +502,40 @@ void add_sums(const F& feature, FoldBuffers<Scalar>& memory, StateSums<Scalar> b
   state.A = own * state.A + theirs * before.A;
   state.L = level;
   state.elapsed = rest;
+}
+
+/// The sums of `left` into those of `right`, which goes on where it ends; both tails are empty.
+///
+///     S ← 2^{M - M'} S + 2^{M_left - M'} S_left A,   A the whole transition of the right one
+template <class Scalar, FeatureMap F>
+void add_state(const F& feature, const StateContent<Scalar>& left, StateContent<Scalar>& right) {
+  FoldBuffers<Scalar> memory;
+  if (right.sums.channels_decay()) fold_state(feature, right.sums);
+  const Frames<Scalar>& before = left.frames;
+  Frames<Scalar>& frames = right.frames;
+  const bool mixes = frames.key_product.size() != 0;
+  StateSums<Scalar> moved = left.sums;
+  if (mixes && keys_are_features<F>) {
+    moved.make_dense();
+    Matrix<Scalar> product(moved.S.rows(), moved.S.cols());
+    set_product(product, moved.S, frames.key_product);
+    moved.S.swap(product);
+    set_product(moved.Z, frames.key_product.transpose(), left.sums.Z);
+  }
+  add_sums<Scalar>(feature, memory, std::move(moved), frames.log_decay, frames.log_channels, right.sums);
+  frames.start = before.start;
+  frames.log_decay += before.log_decay;
+  frames.log_channels += before.log_channels;
+  if (!mixes || !before.keep_product()) {
+    const bool drops = mixes && !before.have_mixed();
+    frames.key_product = before.key_product;
+    if (drops) frames.begin_mixing(before.key_product.cols());
+  } else if (before.key_product.size() != 0) {
+    Matrix<Scalar> product(frames.key_product.rows(), frames.key_product.cols());
+    set_product(product, before.key_product, frames.key_product);
+    frames.key_product.swap(product);
+  }
+  frames.tokens += before.tokens;
 }
 
 }  // namespace SYMPOW_NAMESPACE::detail
