@@ -393,7 +393,7 @@ class StatePast {
     frames_.log_channels += log_a;
     sums_.log_channels += log_a;
     const auto keys = MatrixView<Scalar>(recent_.keys).leftCols(recent_.size);
-    if (!(sums_.log_channels.array() < least_log_decay).any())  // they keep digits enough
+    if (!(P * sums_.log_channels.array() < least_log_decay).any())  // they keep digits enough
       return multiply_channels(memory_.fold, log_a, 1, keys);
     auto decays = memory_.fold.channels(log_a.size());
     decays = log_a;
