@@ -12,27 +12,32 @@ namespace detail {
 /// The content of a state, and the checks of its sizes.
 struct StateAccess;
 
-/// Σ_j b_j ‖k_j‖^P of Z = Σ_j b_j φ(k_j) for keys in R^d and an even P = 2n, linear in Z as
+/// Σ_j b_j ‖k_j‖^P of Z = Σ_j b_j φ(k_j) for keys in R^d, at least 0. It is linear in Z for an even P = 2n, as
 ///
 ///     ‖k‖^2n = Σ_β (n! / Π β_i!) Π_i k_i^{2β_i},   φ_{2β}(k) = √((2n)! / Π (2β_i)!) Π_i k_i^{2β_i}
 ///
-/// At least 0. Cost: D.
-template <int P, class Scalar>
-double absolute_weight(const Vector<Scalar>& Z, Index d) {
-  double weight = 0;
-  Index row = 0;
-  for (const auto& alpha : MultiIndices<P>(d)) {
-    MultiIndex<P / 2> half;
-    bool is_square = true;
-    for (int level = 0; level < P / 2; ++level) {
-      half[level] = alpha[2 * level];
-      is_square = is_square && alpha[2 * level] == alpha[2 * level + 1];
+/// Else ‖Z‖, the least that it can be. Cost: D.
+template <FeatureMap F, class Scalar>
+double absolute_weight(const Vector<Scalar>& Z, [[maybe_unused]] Index d) {
+  constexpr int P = degree_of<F>;
+  if constexpr (F::score != Score::power || P % 2 != 0) {
+    return static_cast<double>(Z.norm());
+  } else {
+    double weight = 0;
+    Index row = 0;
+    for (const auto& alpha : MultiIndices<P>(d)) {
+      MultiIndex<P / 2> half;
+      bool is_square = true;
+      for (int level = 0; level < P / 2; ++level) {
+        half[level] = alpha[2 * level];
+        is_square = is_square && alpha[2 * level] == alpha[2 * level + 1];
+      }
+      const auto entry = static_cast<double>(Z[row++]);
+      if (is_square)
+        weight += entry * static_cast<double>(multiplicity(half)) / std::sqrt(static_cast<double>(multiplicity(alpha)));
     }
-    const auto entry = static_cast<double>(Z[row++]);
-    if (is_square)
-      weight += entry * static_cast<double>(multiplicity(half)) / std::sqrt(static_cast<double>(multiplicity(alpha)));
+    return std::max(weight, 0.);
   }
-  return std::max(weight, 0.);
 }
 
 /// Throws `InterruptedState` for a state that a call has left half way.
@@ -86,7 +91,7 @@ class State {
         Index tail = default_tail, Frame frame = {})
       : State(std::move(feature), d, values.rows(), tail, std::move(frame)) {
     detail::set_sums({"State", "S", "Z"}, content_.sums, values, normalizer);
-    if (!content_.sums.empty()) content_.sums.A = absolute_weight();
+    if (!content_.sums.empty()) content_.sums.A = detail::absolute_weight<F>(content_.sums.Z, d);
   }
 
   State(const State&) = default;
@@ -104,12 +109,10 @@ class State {
   [[nodiscard]] Index tail_capacity() const { return content_.sums.recent.capacity(); }
   [[nodiscard]] Index tail_size() const { return content_.sums.recent.size; }  ///< tokens that it holds
 
-  [[nodiscard]] const Frame& start_frame() const {
-    return content_.frames.start;
-  }  ///< the coordinates at its first token
-  [[nodiscard]] const Frame& frame() const {
-    return content_.frames.end;
-  }  ///< the coordinates of its keys, at its last token
+  /// The coordinates at its first token.
+  [[nodiscard]] const Frame& start_frame() const { return content_.frames.start; }
+  /// The coordinates of its keys, at its last token.
+  [[nodiscard]] const Frame& frame() const { return content_.frames.end; }
 
   /// Σ log γ_i over the tokens seen, the first gate included.
   [[nodiscard]] double log_decay() const { return content_.frames.log_decay; }
@@ -187,14 +190,6 @@ class State {
     copy.sums.settle();
     return std::move(copy.sums);
   }
-  // Σ_j b_j ‖k_j‖^P of Z = Σ_j b_j φ(k_j): exact for even powers, else ‖Z‖, the least that it can be.
-  [[nodiscard]] double absolute_weight() const {
-    if constexpr (F::score == Score::power)
-      if constexpr (detail::degree_of<F> % 2 == 0)
-        return detail::absolute_weight<detail::degree_of<F>>(content_.sums.Z, d_);
-    return static_cast<double>(content_.sums.Z.norm());
-  }
-
   Index d_;
   F feature_;
   detail::StateContent<S> content_;

@@ -69,50 +69,6 @@ struct RowBuffers {
   Panel<double> heaviest;  ///< log2 of the largest weight of each row, or less
 };
 
-/// Some keys as the rows of a segment, from token `first` to token `last`, see them.
-template <class Scalar>
-class SeenKeys {
- public:
-  SeenKeys(const Mask& mask, const WeightedKeys<Scalar>& keys, Index first, Index last)
-      : mask_(mask), keys_(keys), tokens_{keys.first_token, keys.size}, first_(first), last_(last) {
-    sees_all_ = at(first).end() == keys.size && at(last).begin == 0;
-  }
-  /// Those that the row at token t sees.
-  [[nodiscard]] Segment at(Index t) const {
-    return sees_all_ ? Segment{0, tokens_.size} : seen_keys(mask_, t, tokens_);
-  }
-
-  /// Their values for products with these rows. If a row does not see all of them there is 0 for what is not finite:
-  /// 0 · NaN must not reach that row.
-  [[nodiscard]] RowPanels<Scalar> values(RowBuffers<Scalar>& memory) const {
-    const MatrixView<const Scalar> given = keys_.values;
-    if (!adds_infinite() && keys_.packed_values != nullptr)
-      return RowPanels<Scalar>(keys_.packed_values, given.rows(), keys_.size);
-    const Index rows = last_ + 1 - first_;
-    if (!adds_infinite()) return row_panels<Scalar>(given, rows, memory.values);
-    auto finite = memory.finite_values(given.rows(), keys_.size);
-    for (Index j = 0; j < keys_.size; ++j)
-      for (Index r = 0; r < finite.rows(); ++r) finite(r, j) = std::isfinite(given(r, j)) ? given(r, j) : Scalar(0);
-    return row_panels<Scalar>(finite, rows, memory.values);
-  }
-  /// Whether what is not finite in them is added by itself.
-  [[nodiscard]] bool adds_infinite() const { return !sees_all_ && !keys_.extent.all_finite; }
-  /// Y_i += Σ_j s_ij v_j of what is not finite in the values of a row at token t, with its scores.
-  void add_infinite_values(const Scalar* scores, Index t, Scalar* y) const {
-    const Segment seen = at(t);
-    for (Index j = seen.begin; j < seen.end(); ++j)
-      for (Index r = 0; r < keys_.values.rows(); ++r)
-        if (!std::isfinite(keys_.values(r, j))) y[r] += scores[j] * keys_.values(r, j);
-  }
-
- private:
-  const Mask& mask_;
-  const WeightedKeys<Scalar>& keys_;
-  Segment tokens_;
-  Index first_, last_;
-  bool sees_all_ = false;
-};
-
 /// What rows of both kinds of scores have: which tokens of the segment have queries, and the sums of these rows.
 template <class Scalar, FeatureMap F>
 class SegmentRows {
@@ -140,17 +96,22 @@ class SegmentRows {
   template <class Weigh>
   void add_values(const F& feature, const WeightedKeys<Scalar>& keys, const ScaledQueries<Scalar>& queries,
                   MatrixView<Scalar> own, const MatrixView<Scalar>& sums, bool adds, const Weigh& weigh) {
-    const SeenKeys<Scalar> all(mask_, keys, token_ + begin_, token_ + end_ - 1);
-    const RowPanels<Scalar> values = all.values(memory_);
+    const auto seen_at = [&](Index i) { return seen_keys(mask_, token_ + i, {keys.first_token, keys.size}); };
+    const bool sees_all = seen_at(begin_).end() == keys.size && seen_at(end_ - 1).begin == 0,
+               adds_infinite = !sees_all && !keys.extent.all_finite;
+    const RowPanels<Scalar> values =
+        !adds_infinite && keys.packed_values != nullptr
+            ? RowPanels<Scalar>(keys.packed_values, e_, keys.size)
+            : row_panels<Scalar>(adds_infinite ? finite_values(keys) : keys.values, end_ - begin_, memory_.values);
     for (Index begin = begin_; begin < end_; begin += rows_at_once) {
-      const Index count = std::min(rows_at_once, end_ - begin), depth = all.at(token_ + begin + count - 1).end();
+      const Index count = std::min(rows_at_once, end_ - begin), depth = seen_at(begin + count - 1).end();
       const auto scores = own.cols() > 0 ? own.block(0, begin, depth, count) : memory_.scores(keys.size, count);
       if (own.cols() == 0) {
         set_logits(scores, keys, queries, begin);
         LoadedSegment<Scalar, F>::set_scores(feature, scores, keys.lengths, queries.lengths + begin, false);
       }
       for (Index i = begin; i < begin + count; ++i) {
-        const Segment seen = all.at(token_ + i);
+        const Segment seen = seen_at(i);
         Scalar* const column = scores.col(i - begin).data();
         std::fill(column, column + seen.begin, Scalar(0));
         std::fill(column + seen.end(), column + depth, Scalar(0));
@@ -159,8 +120,8 @@ class SegmentRows {
       const auto sums_of_rows = sums.middleCols(begin, count);
       const auto seen_by_any = scores.topRows(depth);
       adds ? add_product(sums_of_rows, values, seen_by_any) : set_product(sums_of_rows, values, seen_by_any);
-      for (Index i = begin; i < begin + count && all.adds_infinite(); ++i)
-        all.add_infinite_values(scores.col(i - begin).data(), token_ + i, sums.col(i).data());
+      for (Index i = begin; i < begin + count && adds_infinite; ++i)
+        add_infinite_values(keys, seen_at(i), scores.col(i - begin).data(), sums.col(i).data());
     }
   }
 
@@ -186,6 +147,19 @@ class SegmentRows {
                     is_degenerate);
   }
 
+  // The values of some keys with 0 for what is not finite: 0 · NaN must not reach a row that does not see it.
+  MatrixView<const Scalar> finite_values(const WeightedKeys<Scalar>& keys) const {
+    auto finite = memory_.finite_values(e_, keys.size);
+    for (Index j = 0; j < keys.size; ++j)
+      for (Index r = 0; r < e_; ++r) finite(r, j) = std::isfinite(keys.values(r, j)) ? keys.values(r, j) : Scalar(0);
+    return finite;
+  }
+  // Y_i += Σ_j s_ij v_j of what is not finite in the values of those seen.
+  void add_infinite_values(const WeightedKeys<Scalar>& keys, Segment seen, const Scalar* scores, Scalar* y) const {
+    for (Index j = seen.begin; j < seen.end(); ++j)
+      for (Index r = 0; r < e_; ++r)
+        if (!std::isfinite(keys.values(r, j))) y[r] += scores[j] * keys.values(r, j);
+  }
   static double finite(double level) { return level == log2_zero ? 0 : level; }
 
   RowBuffers<Scalar>& memory_;
