@@ -249,12 +249,17 @@ class LoadedSegment {
     if (log_a.size() == 0 || degree * std::numbers::log2e * log_a.minCoeff() >= -far_above<Scalar>) return false;
     ColumnView<double> weights = weights_before();
     double level = weights.maxCoeff();
+    const Index keys = std::clamp<Index>(K.cols() - range_.begin, 0, size());
+    const Scalar largest = measure_extent<Scalar>(K.middleCols(keys > 0 ? range_.begin : 0, keys)).largest;
+    const double left = (weights + degree * std::numbers::log2e * log_a).maxCoeff(),
+                 own = degree * exponent_above(largest) - (elapsed + memory_.gates(size()).sum()) * std::numbers::log2e;
+    if (std::max(level, own) - left <= far_above<Scalar>) return false;  // the past alone is near enough
     for (Index i = 0; i < size(); ++i) {
       const Index t = range_.begin + i;
       transition_.log_channel_totals({t, 1}, log_a);
       weights += degree * std::numbers::log2e * log_a;
       elapsed += memory_.gates(size())[i];
-      if (t < K.cols()) raise_channel_weights<degree>(weights, K.col(t).data(), -elapsed * std::numbers::log2e);
+      if (i < keys) raise_channel_weights<degree>(weights, K.col(t).data(), -elapsed * std::numbers::log2e);
       level = std::max(level, weights.maxCoeff());
       if (!(level - weights.maxCoeff() > far_above<Scalar>)) continue;
       range_.size = std::max<Index>(i, 1);
