@@ -103,7 +103,8 @@ class KeyPast {
       return some;
     }
     LogGate between;
-    for (std::size_t n = size(); n-- > first_ && mask_.first(t) < memory_.blocks[n].tokens.end();) {
+    for (std::size_t n = size(); n-- > first_;) {
+      if (mask_.first(t) >= memory_.blocks[n].tokens.end()) break;
       const WeightedKeys<Scalar>& keys = memory_.blocks[n].keys;
       const Segment seen = seen_keys(mask_, t, {keys.first_token, keys.size});
       between.add(memory_.blocks[n].total);
