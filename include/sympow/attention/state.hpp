@@ -9,36 +9,35 @@
 namespace SYMPOW_NAMESPACE {
 namespace detail {
 
-/// Folds and sums of states, compiled once for each scalar type and `PassFeature`.
-template <class Scalar, FeatureMap F>
-struct StateOperations {};
-template <class Scalar, FeatureMap F>
-void fold_state(const F& feature, StateContent<Scalar>& state);
-
 /// The content of a state, and the checks of its sizes.
 struct StateAccess;
 
-/// Σ_j b_j ‖k_j‖^P of Z = Σ_j b_j φ(k_j) for keys in R^d and an even P = 2n, linear in Z as
+/// Σ_j b_j ‖k_j‖^P of Z = Σ_j b_j φ(k_j) for keys in R^d, at least 0. It is linear in Z for an even P = 2n, as
 ///
 ///     ‖k‖^2n = Σ_β (n! / Π β_i!) Π_i k_i^{2β_i},   φ_{2β}(k) = √((2n)! / Π (2β_i)!) Π_i k_i^{2β_i}
 ///
-/// At least 0. Cost: D.
-template <int P, class Scalar>
-double absolute_weight(const Vector<Scalar>& Z, Index d) {
-  double weight = 0;
-  Index row = 0;
-  for (const auto& alpha : MultiIndices<P>(d)) {
-    MultiIndex<P / 2> half;
-    bool is_square = true;
-    for (int level = 0; level < P / 2; ++level) {
-      half[level] = alpha[2 * level];
-      is_square = is_square && alpha[2 * level] == alpha[2 * level + 1];
+/// Else ‖Z‖, the least that it can be. Cost: D.
+template <FeatureMap F, class Scalar>
+double absolute_weight(const Vector<Scalar>& Z, [[maybe_unused]] Index d) {
+  constexpr int P = degree_of<F>;
+  if constexpr (F::score != Score::power || P % 2 != 0) {
+    return static_cast<double>(Z.norm());
+  } else {
+    double weight = 0;
+    Index row = 0;
+    for (const auto& alpha : MultiIndices<P>(d)) {
+      MultiIndex<P / 2> half;
+      bool is_square = true;
+      for (int level = 0; level < P / 2; ++level) {
+        half[level] = alpha[2 * level];
+        is_square = is_square && alpha[2 * level] == alpha[2 * level + 1];
+      }
+      const auto entry = static_cast<double>(Z[row++]);
+      if (is_square)
+        weight += entry * static_cast<double>(multiplicity(half)) / std::sqrt(static_cast<double>(multiplicity(alpha)));
     }
-    const auto entry = static_cast<double>(Z[row++]);
-    if (is_square)
-      weight += entry * static_cast<double>(multiplicity(half)) / std::sqrt(static_cast<double>(multiplicity(alpha)));
+    return std::max(weight, 0.);
   }
-  return std::max(weight, 0.);
 }
 
 /// Throws `InterruptedState` for a state that a call has left half way.
@@ -92,7 +91,7 @@ class State {
         Index tail = default_tail, Frame frame = {})
       : State(std::move(feature), d, values.rows(), tail, std::move(frame)) {
     detail::set_sums({"State", "S", "Z"}, content_.sums, values, normalizer);
-    if (!content_.sums.empty()) content_.sums.A = absolute_weight();
+    if (!content_.sums.empty()) content_.sums.A = detail::absolute_weight<F>(content_.sums.Z, d);
   }
 
   State(const State&) = default;
@@ -110,12 +109,10 @@ class State {
   [[nodiscard]] Index tail_capacity() const { return content_.sums.recent.capacity(); }
   [[nodiscard]] Index tail_size() const { return content_.sums.recent.size; }  ///< tokens that it holds
 
-  [[nodiscard]] const Frame& start_frame() const {
-    return content_.frames.start;
-  }  ///< the coordinates at its first token
-  [[nodiscard]] const Frame& frame() const {
-    return content_.frames.end;
-  }  ///< the coordinates of its keys, at its last token
+  /// The coordinates at its first token.
+  [[nodiscard]] const Frame& start_frame() const { return content_.frames.start; }
+  /// The coordinates of its keys, at its last token.
+  [[nodiscard]] const Frame& frame() const { return content_.frames.end; }
 
   /// Σ log γ_i over the tokens seen, the first gate included.
   [[nodiscard]] double log_decay() const { return content_.frames.log_decay; }
@@ -187,26 +184,12 @@ class State {
   // All tokens and decays in sums that are dense.
   [[nodiscard]] detail::StateSums<S> settled() const {
     detail::check_whole(*this);
-    if (tail_size() > 0 || content_.sums.channels_decay()) {
-      detail::StateContent<S> copy = content_;
-      detail::fold_state(feature_, copy);
-      copy.sums.make_dense();
-      copy.sums.settle();
-      return std::move(copy.sums);
-    }
-    detail::StateSums<S> copy = content_.sums;
-    copy.make_dense();
-    copy.settle();
-    return copy;
+    detail::StateContent<S> copy = content_;
+    detail::fold_state(feature_, copy);
+    copy.sums.make_dense();
+    copy.sums.settle();
+    return std::move(copy.sums);
   }
-  // Σ_j b_j ‖k_j‖^P of Z = Σ_j b_j φ(k_j): exact for even powers, else ‖Z‖, the least that it can be.
-  [[nodiscard]] double absolute_weight() const {
-    if constexpr (F::score == Score::power)
-      if constexpr (detail::degree_of<F> % 2 == 0)
-        return detail::absolute_weight<detail::degree_of<F>>(content_.sums.Z, d_);
-    return static_cast<double>(content_.sums.Z.norm());
-  }
-
   Index d_;
   F feature_;
   detail::StateContent<S> content_;
@@ -226,68 +209,6 @@ struct StateAccess {
     static_cast<void>(StateType::checked(feature, d, e, StateType::default_tail));
   }
 };
-
-template <class Scalar, FeatureMap F>
-  requires(has_embedding<F> && !is_own_embedded<Scalar, F>)
-struct StateOperations<Scalar, F> {
-  /// The recent tokens into the sums, and every decay that is pending.
-  static void fold(const F& feature, StateContent<Scalar>& state);
-  /// The sums of `left` into those of `right`, which goes on where it ends; both tails are empty.
-  ///
-  ///     S ← 2^{M - M'} S + 2^{M_left - M'} S_left A,   A the whole transition of the right one
-  static void add(const F& feature, const StateContent<Scalar>& left, StateContent<Scalar>& right);
-};
-
-template <class Scalar, FeatureMap F>
-  requires(has_embedding<F> && !is_own_embedded<Scalar, F>)
-void StateOperations<Scalar, F>::fold(const F& feature, StateContent<Scalar>& state) {
-  FoldBuffers<Scalar> memory;
-  detail::fold<Scalar>(feature, memory, state.sums, {});
-}
-
-template <class Scalar, FeatureMap F>
-  requires(has_embedding<F> && !is_own_embedded<Scalar, F>)
-void StateOperations<Scalar, F>::add(const F& feature, const StateContent<Scalar>& left, StateContent<Scalar>& right) {
-  FoldBuffers<Scalar> memory;
-  if (right.sums.channels_decay()) detail::fold<Scalar>(feature, memory, right.sums, {});
-  const Frames<Scalar>& before = left.frames;
-  Frames<Scalar>& frames = right.frames;
-  const bool mixes = frames.key_product.size() != 0;
-  if (mixes && keys_are_features<F>) {
-    StateSums<Scalar> moved = left.sums;
-    moved.make_dense();
-    Matrix<Scalar> product(moved.S.rows(), moved.S.cols());
-    set_product(product, moved.S, frames.key_product);
-    moved.S.swap(product);
-    set_product(moved.Z, frames.key_product.transpose(), left.sums.Z);
-    add_sums(feature, memory, moved, frames.log_decay, frames.log_channels, right.sums);
-  } else {
-    add_sums(feature, memory, left.sums, frames.log_decay, frames.log_channels, right.sums);
-  }
-  frames.start = before.start;
-  frames.log_decay += before.log_decay;
-  frames.log_channels += before.log_channels;
-  if (!mixes || !before.keep_product()) {
-    const bool drops = mixes && !before.have_mixed();
-    frames.key_product = before.key_product;
-    if (drops) frames.begin_mixing(before.key_product.cols());
-  } else if (before.key_product.size() != 0) {
-    Matrix<Scalar> product(frames.key_product.rows(), frames.key_product.cols());
-    set_product(product, before.key_product, frames.key_product);
-    frames.key_product.swap(product);
-  }
-  frames.tokens += before.tokens;
-}
-
-/// `StateOperations` for the feature map of a call.
-template <class Scalar, FeatureMap F>
-void fold_state(const F& feature, StateContent<Scalar>& state) {
-  StateOperations<Scalar, PassFeature<Scalar, F>>::fold(pass_feature<Scalar>(feature), state);
-}
-template <class Scalar, FeatureMap F>
-void add_state(const F& feature, const StateContent<Scalar>& left, StateContent<Scalar>& right) {
-  StateOperations<Scalar, PassFeature<Scalar, F>>::add(pass_feature<Scalar>(feature), left, right);
-}
 
 }  // namespace detail
 }  // namespace SYMPOW_NAMESPACE

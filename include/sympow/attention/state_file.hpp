@@ -11,6 +11,7 @@
 #include <istream>
 #include <limits>
 #include <ostream>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
@@ -32,165 +33,148 @@ inline constexpr std::array<char, 8> state_magic = {'S', 'Y', 'M', 'P', 'O', 'W'
 inline constexpr std::int64_t state_version = 4;
 static_assert(std::endian::native == std::endian::little, "state files are little-endian, and this machine is not");
 
-/// The fields of a state in the order of the file, to be written or read by `visit`.
+/// The fields of a state in the order of the file, to be written or read by `visit(field, name, is_possible)`: sizes
+/// that fit, decays that are logarithms of at most 1, weights and frames that are numbers.
 template <class Scalar, class F, class Visitor>
 void visit_state(State<Scalar, F>& state, Visitor&& visit) {
-  StateContent<Scalar>& content = StateAccess::content(state);
-  Frames<Scalar>& frames = content.frames;
-  visit(frames.tokens, "tokens");
-  visit(frames.log_decay, "log_decay");
-  visit(frames.log_channels, "log_channels");
-  visit(frames.key_product, "key product");
-  visit(frames.start, "start frame");
-  visit(frames.end, "frame");
-  StateSums<Scalar>& sums = content.sums;
-  sums.make_dense();
-  visit(sums.L, "exponent");
-  visit(sums.A, "absolute weight");
-  visit(sums.channel_weights, "absolute weights of channels");
-  visit(sums.S, "S");
-  visit(sums.Z, "Z");
-  visit(sums.elapsed.high, "decay since the last fold");
-  visit(sums.elapsed.low, "rest of the decay since the last fold");
-  visit(sums.log_channels, "decay of channels since the last fold");
-  visit(sums.recent.size, "tail size");
-  const Index n = sums.recent.size;
-  if (n < 0 || n > sums.recent.capacity()) return;  // what follows cannot be understood
-  const auto visit_part = [&](auto part, const char* name) {
-    Matrix<typename decltype(part)::Scalar> copy = part;
-    visit(copy, name);
-    part = copy;
-  };
-  visit_part(ColumnView<double>(sums.recent.exponents).head(n), "tail exponents");
-  visit_part(ColumnView<Scalar>(sums.recent.fractions).head(n), "tail fractions");
-  visit_part(MatrixView<Scalar>(sums.recent.keys).leftCols(n), "tail keys");
-  visit_part(MatrixView<Scalar>(sums.recent.values).leftCols(n), "tail values");
-  sums.recent.extent = measure_extent<Scalar>(MatrixView<Scalar>(sums.recent.values).leftCols(n));
-}
-
-class StateWriter {
- public:
-  void operator()(Index value, const char* = "") { put(value); }
-  void put(std::int64_t value) { append(&value, sizeof value); }
-  void operator()(double value, const char*) { append(&value, sizeof value); }
-  template <class Derived>
-  void operator()(const Eigen::PlainObjectBase<Derived>& x, const char*) {
-    put(x.rows());
-    put(x.cols());
-    append(x.data(), static_cast<std::size_t>(x.size()) * sizeof(typename Derived::Scalar));
-  }
-  void operator()(const Frame& frame, const char*) {
-    put(std::ssize(frame.kind()));
-    append(frame.kind().data(), frame.kind().size());
-    put(frame.size());
-    append(frame.numbers().data(), static_cast<std::size_t>(frame.size()) * sizeof(double));
-  }
-  [[nodiscard]] const std::string& bytes() const { return bytes_; }
-
- private:
-  void append(const void* data, std::size_t size) {
-    if (size > 0) bytes_.append(static_cast<const char*>(data), size);
-  }
-  std::string bytes_;
-};
-
-class StateReader {
- public:
-  StateReader(const std::string& bytes, Index key_dimension) : bytes_(bytes), d_(key_dimension) {}
-
-  void operator()(Index& value, const char* name) {
-    std::int64_t in_file = 0;
-    take(&in_file, sizeof in_file, name);
-    if (!std::in_range<Index>(in_file))
-      raise<InvalidStateFile>("state file: ", name, " is ", in_file, ", which does not fit the index type");
-    value = static_cast<Index>(in_file);
-  }
-  void operator()(double& value, const char* name) { take(&value, sizeof value, name); }
-
-  // Any number of any kind: what they mean is the business of the transition, which looks at them when the state is
-  // resumed.
-  void operator()(Frame& frame, const char* name) {
-    std::string kind(count_of(1, name), 0);
-    take(kind.data(), kind.size(), name);
-    const std::size_t count = count_of(sizeof(double), name);
-    Eigen::VectorXd numbers(static_cast<Index>(count));
-    take(numbers.data(), count * sizeof(double), name);
-    if (kind == Frame::angles && numbers.size() > d_ / 2)
-      raise<InvalidStateFile>("state file: ", name, " has ", numbers.size(), " angles, must have ", d_ / 2, " at most");
-    frame.begin(kind, numbers);
-  }
-
-  // The key product and the weights of channels are there or not, as the file says; every other shape is the target's.
-  template <class Derived>
-  void operator()(Eigen::PlainObjectBase<Derived>& x, const char* name) {
-    Index rows = 0, cols = 0;
-    operator()(rows, name);
-    operator()(cols, name);
-    const std::string field = name;
-    if ((field == "key product" && (rows == d_ || rows == 0) && (cols == d_ || cols == 0)) ||
-        (field.starts_with("absolute weights") && rows == d_ && cols == 1)) {
-      const auto entries_left = static_cast<Index>((bytes_.size() - position_) / sizeof(typename Derived::Scalar));
-      if (rows > 0 && cols > entries_left / rows) raise<InvalidStateFile>("state file: it ends inside of ", name);
-      resize_safely(x.derived(), rows, cols);
-    }
-    if (rows != x.rows() || cols != x.cols())
-      raise<InvalidStateFile>("state file: ", name, " is ", rows, " x ", cols, ", must be ", x.rows(), " x ", x.cols());
-    take(x.derived().data(), static_cast<std::size_t>(x.size()) * sizeof(typename Derived::Scalar), name);
-  }
-
-  [[nodiscard]] bool at_end() const { return position_ == bytes_.size(); }
-
- private:
-  // A number of things of so many bytes each, which must be there.
-  std::size_t count_of(std::size_t bytes, const char* name) {
-    Index count = 0;
-    operator()(count, name);
-    const auto most = static_cast<Index>((bytes_.size() - position_) / bytes);
-    if (count < 0 || count > most)
-      raise<InvalidStateFile>("state file: ", name, " has the size ", count, ", must lie in 0 … ", most);
-    return static_cast<std::size_t>(count);
-  }
-  void take(void* target, std::size_t size, const char* name) {
-    if (bytes_.size() - position_ < size) raise<InvalidStateFile>("state file: it ends inside of ", name);
-    if (size > 0) std::memcpy(target, bytes_.data() + position_, size);
-    position_ += size;
-  }
-  const std::string& bytes_;
-  std::size_t position_ = 0;
-  Index d_;
-};
-
-/// Whether the fields are those of some state: sizes that fit, decays that are logarithms of at most 1, weights and
-/// frames that are numbers.
-template <class Scalar, class F>
-bool plausible(State<Scalar, F>& state) {
-  const auto all = [](const auto& x, const auto& is_right) {
-    return std::all_of(x.data(), x.data() + x.size(), is_right);
-  };
-  const auto is_decay = [](double x) { return x <= 0; };
   const auto is_finite = [](double x) { return std::isfinite(x); };
+  const auto is_decay = [](double x) { return x <= 0; };
   const auto is_weight = [](double x) { return !(x < 0); };
+  const auto is_fraction = [](double x) { return .5 < x && x < 2; };
+  const auto is_any = [](double) { return true; };
   // log2 of a power's weight b ‖k‖^P is P (range + log2 √d) at most, and values need half a range more.
   constexpr double range = std::numeric_limits<Scalar>::max_exponent, any = std::numeric_limits<double>::max(),
                    largest_exponent = F::score == Score::power ? (2 * degree_of<F> + 1) * range : any;
   const auto is_exponent = [](double x) { return x <= largest_exponent; };
-  if (state.tokens() > std::numeric_limits<Index>::max() / 2) return false;  // more tokens must be countable
-  const auto is_frame = [&](const Frame& frame) {
-    return all(frame.numbers(), is_finite) && (frame.empty() || !frame.kind().empty());
+  StateContent<Scalar>& content = StateAccess::content(state);
+  Frames<Scalar>& frames = content.frames;
+  constexpr Index most = std::numeric_limits<Index>::max() / 2;  // more tokens must be countable
+  visit(frames.tokens, "tokens", [](Index n) { return 0 <= n && n <= most; });
+  visit(frames.log_decay, "log_decay", is_decay);
+  visit(frames.log_channels, "log_channels", is_decay);
+  visit(frames.key_product, "key product", [](double) { return keys_are_features<F>; });
+  visit(frames.start, "start frame", is_finite);
+  visit(frames.end, "frame", is_finite);
+  StateSums<Scalar>& sums = content.sums;
+  RecentTokens<Scalar>& recent = sums.recent;
+  sums.make_dense();
+  visit(sums.L, "exponent", is_exponent);
+  visit(sums.A, "absolute weight", is_weight);
+  visit(sums.channel_weights, "absolute weights of channels", is_weight);
+  visit(sums.S, "S", is_any);
+  visit(sums.Z, "Z", is_any);
+  visit(sums.elapsed.high, "decay since the last fold", is_decay);
+  visit(sums.elapsed.low, "rest of the decay since the last fold", is_finite);
+  visit(sums.log_channels, "decay of channels since the last fold", is_decay);
+  visit(recent.size, "tail size", [&](Index n) { return 0 <= n && n <= std::min(recent.capacity(), frames.tokens); });
+  const Index n = recent.size;
+  const auto visit_part = [&](auto part, const char* name, const auto& is_possible) {
+    Matrix<typename decltype(part)::Scalar> copy = part;
+    visit(copy, name, is_possible);
+    part = copy;
   };
-  const auto is_fraction = [](double x) { return .5 < x && x < 2; };
-  auto& [sums, frames, interrupted] = StateAccess::content(state);
-  const auto& recent = sums.recent;
-  const double elapsed = sums.elapsed.log2();  // since time 0, from which the recent tokens count
-  const auto is_recent_exponent = [&](double x) { return is_exponent(x + elapsed); };
-  return recent.size >= 0 && recent.size <= recent.capacity() && frames.tokens >= recent.size &&
-         is_decay(frames.log_decay) && all(frames.log_channels, is_decay) && is_frame(frames.start) &&
-         is_frame(frames.end) && (keys_are_features<F> || frames.key_product.size() == 0) && is_weight(sums.A) &&
-         all(sums.channel_weights, is_weight) && is_exponent(sums.L) && is_decay(sums.elapsed.high) &&
-         is_finite(sums.elapsed.low) && all(sums.log_channels, is_decay) &&
-         all(recent.exponents.head(recent.size), is_recent_exponent) &&
-         all(recent.fractions.head(recent.size), is_fraction);
+  visit_part(ColumnView<double>(recent.exponents).head(n), "tail exponents",
+             [&](double x) { return is_exponent(x + sums.elapsed.log2()); });
+  visit_part(ColumnView<Scalar>(recent.fractions).head(n), "tail fractions", is_fraction);
+  visit_part(MatrixView<Scalar>(recent.keys).leftCols(n), "tail keys", is_any);
+  visit_part(MatrixView<Scalar>(recent.values).leftCols(n), "tail values", is_any);
+  recent.extent = measure_extent<Scalar>(MatrixView<Scalar>(recent.values).leftCols(n));
 }
+
+/// The body of a state file: fields that are visited are appended to it, or read from it.
+class StateBody {
+ public:
+  /// Of a state of keys in R^d, to be written, or these bytes, to be read.
+  explicit StateBody(Index key_dimension) : d_(key_dimension) {}
+  StateBody(Index key_dimension, std::string bytes) : bytes_(std::move(bytes)), d_(key_dimension), reads_(true) {}
+
+  template <class IsPossible>
+  void operator()(Index& value, const char* name, const IsPossible& is_possible) {
+    pass(value, name);
+    require(is_possible(value), name);
+  }
+  template <class IsPossible>
+  void operator()(double& value, const char* name, const IsPossible& is_possible) {
+    pass(&value, 1, name);
+    require(is_possible(value), name);
+  }
+
+  // Any number of any kind: what they mean is the business of the transition, which looks at them when the state is
+  // resumed.
+  template <class IsPossible>
+  void operator()(Frame& frame, const char* name, const IsPossible& is_possible) {
+    std::string kind = frame.kind();
+    kind.resize(static_cast<std::size_t>(pass_count<char>(std::ssize(kind), name)));
+    pass(kind.data(), std::ssize(kind), name);
+    Eigen::VectorXd numbers = frame.numbers();
+    numbers.resize(pass_count<double>(numbers.size(), name));
+    pass(numbers.data(), numbers.size(), name);
+    if (kind == Frame::angles && numbers.size() > d_ / 2)
+      raise<InvalidStateFile>("state file: ", name, " has ", numbers.size(), " angles, must have ", d_ / 2, " at most");
+    require(std::all_of(numbers.begin(), numbers.end(), is_possible) && (numbers.size() == 0 || !kind.empty()), name);
+    frame.begin(kind, numbers);
+  }
+
+  // The key product and the weights of channels are there or not, as the file says; every other shape is the target's.
+  template <class Derived, class IsPossible>
+  void operator()(Eigen::PlainObjectBase<Derived>& x, const char* name, const IsPossible& is_possible) {
+    Index rows = x.rows(), cols = x.cols();
+    pass(rows, name), pass(cols, name);
+    const std::string field = name;
+    if ((field == "key product" && (rows == d_ || rows == 0) && (cols == d_ || cols == 0)) ||
+        (field.starts_with("absolute weights") && rows == d_ && cols == 1)) {
+      if (reads_ && rows > 0 && cols > left<typename Derived::Scalar>() / rows)
+        raise<InvalidStateFile>("state file: it ends inside of ", name);
+      resize_safely(x.derived(), rows, cols);
+    }
+    if (rows != x.rows() || cols != x.cols())
+      raise<InvalidStateFile>("state file: ", name, " is ", rows, " x ", cols, ", must be ", x.rows(), " x ", x.cols());
+    pass(x.derived().data(), x.size(), name);
+    require(std::all_of(x.derived().data(), x.derived().data() + x.size(), is_possible), name);
+  }
+
+  [[nodiscard]] const std::string& bytes() const { return bytes_; }
+  [[nodiscard]] bool at_end() const { return position_ == bytes_.size(); }
+
+ private:
+  void require(bool is_possible, const char* name) const {
+    if (reads_ && !is_possible) raise<InvalidStateFile>("state file: its fields contradict each other at ", name);
+  }
+  // As many numbers as are left to be read.
+  template <class T>
+  [[nodiscard]] Index left() const {
+    return static_cast<Index>((bytes_.size() - position_) / sizeof(T));
+  }
+  template <class T>
+  void pass(T* x, Index n, const char* name) {
+    if (n == 0) return;
+    const std::size_t size = static_cast<std::size_t>(n) * sizeof(T);
+    if (!reads_) return bytes_.append(reinterpret_cast<const char*>(x), size), void();
+    if (n > left<T>()) raise<InvalidStateFile>("state file: it ends inside of ", name);
+    std::memcpy(x, bytes_.data() + position_, size);
+    position_ += size;
+  }
+  void pass(Index& value, const char* name) {
+    std::int64_t in_file = value;
+    pass(&in_file, 1, name);
+    if (!std::in_range<Index>(in_file))
+      raise<InvalidStateFile>("state file: ", name, " is ", in_file, ", which does not fit the index type");
+    value = static_cast<Index>(in_file);
+  }
+  // A number of things that follow.
+  template <class T>
+  Index pass_count(Index count, const char* name) {
+    pass(count, name);
+    if (reads_ && (count < 0 || count > left<T>()))
+      raise<InvalidStateFile>("state file: ", name, " has the size ", count, ", must lie in 0 … ", left<T>());
+    return count;
+  }
+
+  std::string bytes_;
+  std::size_t position_ = 0;
+  Index d_;
+  bool reads_ = false;
+};
 
 /// So many bytes, or as many as there are: memory follows what is there, whatever a head says.
 inline std::string read_bytes(std::istream& in, std::int64_t size) {
@@ -204,6 +188,42 @@ inline std::string read_bytes(std::istream& in, std::int64_t size) {
     bytes.resize(before + static_cast<std::size_t>(in.gcount()));
   }
   return bytes;
+}
+
+/// A file is 8 bytes of its kind · numbers · bytes of the body · FNV-1a of the body · the body. Throws
+/// `InvalidStateFile` if the stream fails.
+inline void write_file(std::ostream& out, const char* what, const std::array<char, 8>& magic,
+                       std::vector<std::int64_t> head, const std::string& body) {
+  head.insert(head.end(), {std::ssize(body), std::bit_cast<std::int64_t>(checksum(body))});
+  out.write(magic.data(), std::ssize(magic));
+  out.write(reinterpret_cast<const char*>(head.data()), 8 * std::ssize(head)) << body;
+  if (!out.flush()) raise<InvalidStateFile>(what, ": cannot be written");
+}
+
+/// What number `at` of such a file must be.
+struct ExpectedNumber {
+  std::size_t at;
+  const char* name;
+  std::int64_t value;
+};
+/// Reads the numbers `head` of such a file; returns its body. Throws `InvalidStateFile`.
+inline std::string read_file(std::istream& in, const char* what, const std::array<char, 8>& magic,
+                             std::span<std::int64_t> head, std::initializer_list<ExpectedNumber> expected) {
+  const auto refuse = [&](const auto&... words) { raise<InvalidStateFile>(what, ": ", words...); };
+  std::array<char, 8> start{};
+  std::array<std::int64_t, 2> of_body{};
+  if (!in.read(start.data(), std::ssize(start)) || start != magic) refuse("this is not one");
+  if (!in.read(reinterpret_cast<char*>(head.data()), 8 * std::ssize(head)) ||
+      !in.read(reinterpret_cast<char*>(of_body.data()), sizeof of_body))
+    refuse("it ends inside of its head");
+  for (const auto& [at, name, value] : expected)
+    if (head[at] != value) refuse(name, " is ", head[at], ", must be ", value);
+  const auto [size, sum] = of_body;
+  if (size < 0) refuse("a body of ", size, " bytes cannot be this state's");
+  std::string body = read_bytes(in, size);
+  if (std::cmp_not_equal(body.size(), size)) refuse("it ends inside of its body");
+  if (checksum(body) != std::bit_cast<std::uint64_t>(sum)) refuse("the checksum does not match");
+  return body;
 }
 
 /// What a file says of a feature map, and the name of that number.
@@ -234,53 +254,34 @@ template <class Scalar, class F>
 void save(const State<Scalar, F>& state, std::ostream& out) {
   detail::check_whole(state);
   State<Scalar, F> copy = state;
-  detail::StateWriter head, body;
+  detail::StateBody body(state.key_dimension());
   detail::visit_state(copy, body);
-  for (const Index value : {static_cast<Index>(detail::state_version), static_cast<Index>(sizeof(Scalar)),
-                            static_cast<Index>(detail::identity_of(state.feature()).second),
-                            state.feature().dimension(state.key_dimension()), state.key_dimension(),
-                            state.value_dimension(), state.tail_capacity(), static_cast<Index>(body.bytes().size()),
-                            static_cast<Index>(std::bit_cast<std::int64_t>(detail::checksum(body.bytes())))})
-    head(value);
-  out.write(detail::state_magic.data(), detail::state_magic.size());
-  out << head.bytes() << body.bytes();
-  if (!out.flush()) detail::raise<InvalidStateFile>("state file: cannot be written");
+  detail::write_file(out, "state file", detail::state_magic,
+                     {detail::state_version, sizeof(Scalar), detail::identity_of(state.feature()).second,
+                      state.feature().dimension(state.key_dimension()), state.key_dimension(), state.value_dimension(),
+                      state.tail_capacity()},
+                     body.bytes());
 }
 
 /// Reads a state into one of the same type and shape (d, e, tail), which goes on reading S rounded if it did. Throws
 /// `InvalidStateFile`, which says what is wrong; the state is then as it was.
 template <class Scalar, class F>
 void load(State<Scalar, F>& state, std::istream& in) {
-  std::array<char, 8> magic{};
-  if (!in.read(magic.data(), magic.size()) || magic != detail::state_magic)
-    detail::raise<InvalidStateFile>("state file: this is not one");
-  std::array<std::int64_t, 9> head{};
-  if (!in.read(reinterpret_cast<char*>(head.data()), sizeof head))
-    detail::raise<InvalidStateFile>("state file: it ends inside of its head");
-  const Index dimension = state.feature().dimension(state.key_dimension());
-  if (head[0] != detail::state_version)
-    detail::raise<InvalidStateFile>("state file: version is ", head[0], ", must be ", detail::state_version);
-  const std::array<std::pair<const char*, std::int64_t>, 6> expected = {{{"bytes of a scalar", sizeof(Scalar)},
-                                                                         detail::identity_of(state.feature()),
-                                                                         {"feature dimension D", dimension},
-                                                                         {"key dimension d", state.key_dimension()},
-                                                                         {"value dimension e", state.value_dimension()},
-                                                                         {"tail", state.tail_capacity()}}};
-  for (const auto n : std::initializer_list<std::size_t>{0, 1, 3, 4, 5, 2})  // D follows from d
-    if (head[n + 1] != expected[n].second)
-      detail::raise<InvalidStateFile>("state file: ", expected[n].first, " is ", head[n + 1], ", must be ",
-                                      expected[n].second);
+  const auto [name, identity] = detail::identity_of(state.feature());
+  std::array<std::int64_t, 7> head{};
+  std::string bytes = detail::read_file(
+      in, "state file", detail::state_magic, head,
+      {{0, "version", detail::state_version},
+       {1, "bytes of a scalar", sizeof(Scalar)},
+       {2, name, identity},
+       {4, "key dimension d", state.key_dimension()},
+       {5, "value dimension e", state.value_dimension()},
+       {6, "tail", state.tail_capacity()},
+       {3, "feature dimension D", state.feature().dimension(state.key_dimension())}});  // which follows from d
   State<Scalar, F> loaded(state.feature(), state.key_dimension(), state.value_dimension(), state.tail_capacity());
-  if (head[7] < 0) detail::raise<InvalidStateFile>("state file: a body of ", head[7], " bytes cannot be this state's");
-  const std::string body = detail::read_bytes(in, head[7]);
-  if (std::cmp_not_equal(body.size(), head[7]))
-    detail::raise<InvalidStateFile>("state file: it ends inside of its body");
-  if (detail::checksum(body) != std::bit_cast<std::uint64_t>(head[8]))
-    detail::raise<InvalidStateFile>("state file: the checksum does not match");
-  detail::StateReader reader(body, state.key_dimension());
-  detail::visit_state(loaded, reader);
-  if (!reader.at_end() || !detail::plausible(loaded))
-    detail::raise<InvalidStateFile>("state file: its fields contradict each other");
+  detail::StateBody body(state.key_dimension(), std::move(bytes));
+  detail::visit_state(loaded, body);
+  if (!body.at_end()) detail::raise<InvalidStateFile>("state file: its fields contradict each other");
   loaded.read_as_bf16(state.reads_as_bf16());
   state = std::move(loaded);
 }

@@ -77,8 +77,7 @@ void forward(const ForwardCall<Scalar>& call, const PassSteps& steps, LoadedSegm
   for (Index t = 0; t < steps.tokens; t += segment.size()) {
     if (call.visit_chunk != nullptr && t % steps.most == 0) (*call.visit_chunk)(t);
     if (segment.load_gates({t, std::min(steps.most - t % steps.most, steps.tokens - t)})) past.reset();
-    segment.end_before_jump(call.K);
-    const bool is_literal = steps.is_literal || (steps.updates_past && past.ends_early(segment));
+    const bool is_literal = past.ends_early(segment, call.K) || steps.is_literal;
     const Segment keys = steps.updates_past ? call.keys_in(segment.range()) : Segment{t, 0},
                   queries = steps.has_queries ? call.queries_in(segment.range()) : Segment{t, 0};
     const Index first = queries.begin - call.options.mask.offset;
@@ -97,7 +96,7 @@ void forward(const ForwardCall<Scalar>& call, const PassSteps& steps, LoadedSegm
       }
       if (segment.has_queries()) {
         rows.reset(segment, past);
-        rows.add_own(segment);
+        rows.add(segment.feature(), segment.keys(), {}, segment.queries(), segment.logits());
         past.read(segment, rows);
         rows.write(segment, call.outputs_of(head, first, queries.size), head * call.Q.cols() + first);
       }
@@ -145,10 +144,9 @@ void ForwardPasses<Scalar, F>::attention(const F& feature, const ForwardCall<Sca
   forward(call, {.tokens = T, .most = n, .updates_past = false}, segment, rows, past);
 }
 
-/// A pass through the state of a call. `fixed_frame` is where queries turn from while the state stands still.
+/// A pass through the state of a call.
 template <class Scalar, FeatureMap F>
-void pass_through_state(const F& feature, const ForwardCall<Scalar>& call, PassSteps steps,
-                        Frame* fixed_frame = nullptr) {
+void pass_through_state(const F& feature, const ForwardCall<Scalar>& call, PassSteps steps) {
   StateContent<Scalar>& state = *call.state;
   steps.most = std::clamp<Index>(steps.most, 1, std::max<Index>(steps.tokens, 1));
   auto& memory = call.memory;
@@ -156,7 +154,7 @@ void pass_through_state(const F& feature, const ForwardCall<Scalar>& call, PassS
                                    steps.most, F::score == Score::embedded);
   PowerRows<Scalar, F> rows(memory.rows, call.rows, call.reports(), call.options.mask, call.V.rows(), steps.most,
                             std::max(steps.most, state.sums.recent.capacity()));
-  StatePast<Scalar, F> past(memory.state, feature, call.transition, state, steps.most, rows.diagnoses(), fixed_frame);
+  StatePast<Scalar, F> past(memory.state, feature, call.transition, state, steps.most, rows.diagnoses());
   state.interrupted = true;  // until the call is done
   forward(call, steps, segment, rows, past);
 }
@@ -190,9 +188,12 @@ void ForwardPasses<Scalar, F>::chunked(const F& feature, const ForwardCall<Scala
   if (!call.has_queries || !call.options.mask.is_full)
     return pass_through_state<Scalar>(feature, call,
                                       {.tokens = keys, .most = chunk(keys), .has_queries = call.has_queries});
-  Frame start = call.state->frames.end;  // all keys go into the state, then all queries stand against it
+  Frame& frame = call.state->frames.end;
+  Frame other = frame;
   pass_through_state<Scalar>(feature, call, {.tokens = keys, .most = chunk(keys), .has_queries = false});
-  pass_through_state<Scalar>(feature, call, {.tokens = queries, .most = chunk(queries), .updates_past = false}, &start);
+  std::swap(frame, other);  // all queries read the state of all keys, and turn from its start
+  pass_through_state<Scalar>(feature, call, {.tokens = queries, .most = chunk(queries), .updates_past = false});
+  std::swap(frame, other);
 }
 
 }  // namespace SYMPOW_NAMESPACE::detail

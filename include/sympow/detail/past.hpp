@@ -3,8 +3,8 @@
 //     void reset()                    a gate of 0: nothing before is seen any more
 //     LogGate elapsed()               log gates since the past's time 0, from which a segment counts its own
 //     void prepare()                  before rows read it, and before a segment counts from its time 0
-//     bool ends_early(segment)        may end the segment before its channels forget what the past weighs; whether its
-//                                     first token already does: then that is taken before its query reads
+//     bool ends_early(segment, K)     may end the segment before its channels forget what past and keys weigh; whether
+//                                     its first token already does: then that is taken before its query reads
 //     PastLevel level(t)              of what the query at token t sees of it
 //     Frame& frame()                  where queries and keys turn from
 //     void read(segment, rows)        rows += what they see of it
@@ -30,7 +30,7 @@ struct KeyBlock {
   Segment tokens;
   WeightedKeys<Scalar> keys;
   LogGate total;
-  double max_log2_weight, level;  ///< the largest weight of its keys and of all before, at its end, and with headroom
+  double max_log2_weight;  ///< of its keys and of all before, at its end
 };
 
 template <class Scalar>
@@ -87,19 +87,34 @@ class KeyPast {
   }
   [[nodiscard]] LogGate elapsed() const { return {}; }
   void prepare() {}
-  bool ends_early(LoadedSegment<Scalar, F>& segment) {
-    return segment.end_before_forgetting([&] { return ColumnView<const double>(memory_.channel_weights(d_)); });
+  bool ends_early(LoadedSegment<Scalar, F>& segment, MatrixView<const Scalar> K) {
+    return segment.end_before_forgetting(K, 0, [&] {
+      memory_.decays(d_) = memory_.channel_weights(d_);
+      return memory_.decays(d_);
+    });
   }
   [[nodiscard]] PastLevel<Scalar> level(Index t) const {
-    if (sees_none()) return {.slack = decays_channels_ ? 2 * far_above<Scalar> : 0};
-    const KeyBlock<Scalar>& last = memory_.blocks.back();
-    const Index first = mask_.first(t);
-    if (!decays_channels_ && first <= memory_.blocks[first_].tokens.begin)
-      return {std::ceil(last.max_log2_weight), std::ceil(last.level), largest_value_};
-    if (!decays_channels_) return level_in_window(t);
-    const double weight = std::ceil(log2_of_channels()),
-                 longest = std::ceil(P * std::log2(static_cast<double>(d_)) / 2);  // of d channels beside the largest
-    return {weight - P, weight + longest + headroom_for(largest_value_), largest_value_, 2 * far_above<Scalar>};
+    const double slack = decays_channels_ ? 2 * far_above<Scalar> : 0;
+    PastLevel<Scalar> some{.largest_value = largest_value_, .slack = slack};
+    if (decays_channels_ && !sees_none()) {
+      const double weight = std::ceil(log2_of_channels()),
+                   longest = std::ceil(P * std::log2(static_cast<double>(d_)) / 2);  // of d channels beside the largest
+      some.weight = weight - P, some.level = weight + longest + headroom_for(largest_value_);
+      return some;
+    }
+    LogGate between;
+    for (std::size_t n = size(); n-- > first_;) {
+      if (mask_.first(t) >= memory_.blocks[n].tokens.end()) break;
+      const WeightedKeys<Scalar>& keys = memory_.blocks[n].keys;
+      const Segment seen = seen_keys(mask_, t, {keys.first_token, keys.size});
+      between.add(memory_.blocks[n].total);
+      const double heaviest =
+                       seen.size == keys.size ? keys.heaviest : heaviest_of(keys.exponents + seen.begin, seen.size),
+                   weight = std::ceil(heaviest + between.log2());
+      some.weight = std::max(some.weight, weight);
+      some.level = std::max(some.level, weight + headroom_for(keys.extent.largest));
+    }
+    return some;
   }
   Frame& frame() { return memory_.frame; }
   [[nodiscard]] std::size_t size() const { return memory_.blocks.size(); }
@@ -124,7 +139,7 @@ class KeyPast {
       if (slowest == log2_zero) return;
       between.add(block.total);
       if (!decays_channels_) {
-        rows.add_keys(feature_, block.keys, between, queries);
+        rows.add(feature_, block.keys, between, queries);
         segment.transition().apply_to_queries(block.tokens, queries.direct);
         continue;
       }
@@ -133,9 +148,9 @@ class KeyPast {
       factors = log_decays.array() - slowest;
       set_exponential(factors, factors);
       if (is_far)
-        rows.add_keys(feature_, decayed(block.keys), decay, queries);
+        rows.add(feature_, decayed(block.keys), decay, queries);
       else
-        rows.add_keys(feature_, block.keys, decay, pulled(queries));
+        rows.add(feature_, block.keys, decay, pulled(queries));
       log_decays += Eigen::VectorXd::Map(&memory_.log_channels_of_blocks[n * static_cast<std::size_t>(d_)], d_);
     }
   }
@@ -159,29 +174,13 @@ class KeyPast {
       keys.given_norms = keys.norms = copied(memory_.norms, first, keys.given_norms, n);
     }
     largest_value_ = std::max(largest_value_, keys.extent.largest);
-    const bool sees = !sees_none();
-    const double max_log2_weight = std::max(keys.heaviest, sees ? memory_.blocks.back().max_log2_weight : log2_zero),
-                 level = std::max(keys.level(), sees ? memory_.blocks.back().level : log2_zero),
-                 decay = segment.total().log2();
-    memory_.blocks.push_back({segment.range(), keys, segment.total(), max_log2_weight + decay, level + decay});
+    const double before = sees_none() ? log2_zero : memory_.blocks.back().max_log2_weight;
+    memory_.blocks.push_back(
+        {segment.range(), keys, segment.total(), std::max(keys.heaviest, before) + segment.total().log2()});
   }
 
  private:
   [[nodiscard]] bool sees_none() const { return first_ == size(); }
-  [[nodiscard]] PastLevel<Scalar> level_in_window(Index t) const {
-    PastLevel<Scalar> some{.largest_value = largest_value_};
-    LogGate between;
-    for (std::size_t n = size(); n-- > first_;) {
-      if (mask_.first(t) >= memory_.blocks[n].tokens.end()) break;
-      const WeightedKeys<Scalar>& keys = memory_.blocks[n].keys;
-      const Segment seen = seen_keys(mask_, t, {keys.first_token, keys.size});
-      between.add(memory_.blocks[n].total);
-      const double weight = std::ceil(heaviest_of(keys.exponents + seen.begin, seen.size) + between.log2());
-      some.weight = std::max(some.weight, weight);
-      some.level = std::max(some.level, weight + headroom_for(keys.extent.largest));
-    }
-    return some;
-  }
   // Of the channel that weighs most.
   [[nodiscard]] double log2_of_channels() const { return memory_.channel_weights(d_).maxCoeff(); }
   // The weights by channel after a segment with these keys.
@@ -252,16 +251,15 @@ class StatePast {
   static constexpr int P = degree_of<F>;
 
  public:
-  /// For segments of up to `most` tokens. `fixed_frame` is where queries turn from while the state stands still.
+  /// For segments of up to `most` tokens.
   StatePast(StatePastBuffers<Scalar>& memory, const F& feature, const TransitionView<Scalar>& transition,
-            StateContent<Scalar>& state, Index most, bool diagnoses, Frame* fixed_frame = nullptr)
+            StateContent<Scalar>& state, Index most, bool diagnoses)
       : memory_(memory),
         feature_(feature),
         transition_(transition),
         sums_(state.sums),
         recent_(state.sums.recent),
         frames_(state.frames),
-        frame_(fixed_frame == nullptr ? &state.frames.end : fixed_frame),
         is_few_(most <= few_tokens),
         diagnoses_(diagnoses) {
     const Index d = recent_.keys.rows();
@@ -269,34 +267,34 @@ class StatePast {
     memory.fold.reserve(feature, F::score == Score::embedded ? sums_.Z.size() : d, d, sums_, recent_.capacity() + most,
                         by_channel);
     memory.noise(most), memory.roots(d), memory.channel_weights(d), memory.fold.channels(d, 2);
-    if (transition.key_action() == KeyAction::scale) sums_.count_channels();
+    if (transition.key_action() == KeyAction::scale) sums_.bound_channels();
   }
 
   void reset() {
     sums_.clear();
-    if (transition_.key_action() == KeyAction::scale) sums_.count_channels();
+    if (transition_.key_action() == KeyAction::scale) sums_.bound_channels();
     frames_.log_decay = log2_zero;
   }
   [[nodiscard]] LogGate elapsed() const { return sums_.elapsed; }
   void prepare() {
-    if (sums_.template log2_left<P>(sums_.log_channels) < -far_above<Scalar>)
+    const Eigen::VectorXd& log_a = sums_.log_channels;
+    if (sums_.channel_weights.size() > 0 && sums_.channels_differ() &&
+        P * std::numbers::log2e * (log_a.minCoeff() - log_a.maxCoeff()) < -far_above<Scalar> &&
+        sums_.template log2_left<P>() < -far_above<Scalar>)
       fold<Scalar>(feature_, memory_.fold, sums_, {});
     keys_.emplace(recent_keys<Scalar>(feature_, memory_.fold, sums_, true, diagnoses_));
-    sums_weight_.exponent = log2_zero;
-    const double slowest = sums_.template slowest_channel<P>();
-    if (sums_.empty() || slowest == log2_zero) return;
-    sums_weight_ = Weight(LogGate{slowest});
+    sums_weight_ = Weight(LogGate{sums_.template slowest_channel<P>()});
     sums_weight_.exponent += sums_.exponent();
   }
-  bool ends_early(LoadedSegment<Scalar, F>& segment) {
-    return segment.end_before_forgetting([&] {
+  bool ends_early(LoadedSegment<Scalar, F>& segment, MatrixView<const Scalar> K) {
+    return segment.end_before_forgetting(K, sums_.elapsed.high, [&] {
       auto weights = memory_.channel_weights(recent_.keys.rows());
       weights.setConstant(log2_zero);
       if (sums_.channel_weights.size() > 0 && !sums_.empty())
         weights.array() = sums_.exponent() +
                           std::numbers::log2e * (sums_.channel_weights.array().log() + P * sums_.log_channels.array());
       raise_channel_weights<P>(weights, recent_keys<Scalar>(feature_, memory_.fold, sums_, true, false));
-      return ColumnView<const double>(weights);
+      return weights;
     });
   }
   /// The sums have been given headroom, nobody knows which: their weight may be lower than their exponent by that.
@@ -307,17 +305,17 @@ class StatePast {
             std::max(sums_weight_.exponent, keys_->level()), has_sums ? Limits::max() : recent_.extent.largest,
             F::score == Score::power && transition_.key_action() == KeyAction::scale ? 2 * far_above<Scalar> : 0};
   }
-  Frame& frame() { return *frame_; }
-  [[nodiscard]] const StateSums<Scalar>& sums() const { return sums_; }
+  Frame& frame() { return frames_.end; }
 
   template <class Rows>
   void read(LoadedSegment<Scalar, F>& segment, Rows& rows) {
     const ScaledQueries<Scalar> queries = segment.queries();
-    rows.add_keys(feature_, *keys_, {}, queries);
+    rows.add(feature_, *keys_, {}, queries);
     if (sums_weight_.exponent == log2_zero) return;
     const Index n = segment.size(), e = sums_.value_rows();
     const bool pulls = sums_.channels_differ();
-    if (pulls) pull_to_time_0(queries.vectors);
+    if (pulls)  // to time 0, but for the decay of the slowest channel, which is in the weight of the sums
+      multiply_channels(memory_.fold, sums_.log_channels, 1, queries.vectors, largest_gate(sums_.log_channels));
     auto noise = memory_.noise(n);
     set_noise(queries, pulls, rows.divides(), noise);
     const Index seeing = rows.begin_read(sums_weight_, sums_.A, noise.data(), queries);
@@ -388,42 +386,21 @@ class StatePast {
       if (roots.size() > 0) noise[i] = std::min(noise[i], power<P>(sum));
     }
   }
-  // Queries at time 0, but for the decay of the slowest channel, which is in the weight of the sums.
-  void pull_to_time_0(MatrixView<Scalar> queries) {
-    auto decays = memory_.fold.channels(queries.rows());
-    DecayFactors::set_beside_slowest(decays, sums_.log_channels);
-    for (Index i = 0; i < queries.cols(); ++i) multiply_entries(queries.col(i).data(), decays.data(), queries.rows());
-  }
-  // Recent keys decay as they are, but for what the slowest channel leaves of them, which is in their weights, and for
-  // their lengths where channels have closed: a key that its own channels have forgotten must not set a row's level.
+  // Recent keys decay as they are, but for their lengths where channels have closed: a key that its own channels have
+  // forgotten must not set a row's level.
   void decay_channels(Segment range) {
     Eigen::VectorXd& log_a = memory_.log_channels;
     transition_.log_channel_totals(range, log_a);
     frames_.log_channels += log_a;
     sums_.log_channels += log_a;
-    const double slowest = largest_gate(log_a);
-    if (slowest == log2_zero) {
-      recent_.exponents.head(recent_.size).setConstant(log2_zero);
-    } else if (slowest != 0) {
-      for (Index j = 0; j < recent_.size; ++j) {
-        LogGate log{P * slowest};
-        log.add(std::log(static_cast<double>(recent_.fractions[j])));
-        const Weight weight(log);
-        recent_.exponents[j] += weight.exponent;
-        recent_.fractions[j] = static_cast<Scalar>(weight.fraction);
-      }
-    }
-    if (slowest == log2_zero || gates_agree(log_a)) return;
+    const auto keys = MatrixView<Scalar>(recent_.keys).leftCols(recent_.size);
+    if (!(P * sums_.log_channels.array() < least_log_decay).any())  // they keep digits enough
+      return multiply_channels(memory_.fold, log_a, 1, keys);
     auto decays = memory_.fold.channels(log_a.size());
-    DecayFactors::set_beside_slowest(decays, log_a);
-    const bool shortens = sums_.log_channels.minCoeff() < least_log_decay;  // else they keep digits enough
-    for (Index j = 0; j < recent_.size; ++j) {
-      const ColumnView<Scalar> key(recent_.keys.col(j).data(), recent_.keys.rows());
-      if (shortens)
-        recent_.exponents[j] += P * normalize_product<Scalar>(key, key.data(), decays.data());
-      else
-        multiply_entries(key.data(), decays.data(), key.size());
-    }
+    decays = log_a;
+    set_exponential(decays, decays);
+    for (Index j = 0; j < keys.cols(); ++j)
+      recent_.exponents[j] += P * normalize_product<Scalar>(keys.col(j), keys.col(j).data(), decays.data());
   }
   // Multiplies the whole state by the A_i of a segment that mix channels; its features are the keys themselves.
   void mix(Segment range) {
@@ -442,7 +419,6 @@ class StatePast {
   StateSums<Scalar>& sums_;
   RecentTokens<Scalar>& recent_;
   Frames<Scalar>& frames_;
-  Frame* frame_;
   bool is_few_, diagnoses_;
   std::optional<WeightedKeys<Scalar>> keys_;  // the recent ones, for scores
   Weight sums_weight_{LogGate{}};             // of the sums, seen now; no exponent without them

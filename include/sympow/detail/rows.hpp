@@ -69,57 +69,106 @@ struct RowBuffers {
   Panel<double> heaviest;  ///< log2 of the largest weight of each row, or less
 };
 
-/// Some keys as the rows of a segment, from token `first` to token `last`, see them.
-template <class Scalar>
-class SeenKeys {
+/// What rows of both kinds of scores have: which tokens of the segment have queries, and the sums of these rows.
+template <class Scalar, FeatureMap F>
+class SegmentRows {
  public:
-  SeenKeys(const Mask& mask, const WeightedKeys<Scalar>& keys, Index first, Index last)
-      : mask_(mask), keys_(keys), tokens_{keys.first_token, keys.size}, first_(first), last_(last) {
-    sees_all_ = at(first).end() == keys.size && at(last).begin == 0;
-  }
-  /// Those that the row at token t sees.
-  [[nodiscard]] Segment at(Index t) const {
-    return sees_all_ ? Segment{0, tokens_.size} : seen_keys(mask_, t, tokens_);
+  [[nodiscard]] bool divides() const { return kind_ != RowKind::sums; }
+  [[nodiscard]] bool diagnoses() const { return reports_.diagnostics != nullptr; }
+
+ protected:
+  /// Of e values, for segments of so many rows, and so many keys at a time.
+  SegmentRows(RowBuffers<Scalar>& memory, RowKind kind, const RowReports& reports, const Mask& mask, Index e,
+              Index rows, Index keys)
+      : memory_(memory), kind_(kind), reports_(reports), mask_(mask), e_(e) {
+    memory.sums(e, rows), memory.denominators(rows), memory.levels(rows), memory.absolute(rows);
+    memory.weights(std::max(keys, rows)), memory.scores(std::max(keys, rows), rows_at_once);
+    if (rows >= columns_worth_packing) memory.values(e * std::max(keys, rows));
   }
 
-  /// Their values for products with these rows. If a row does not see all of them there is 0 for what is not finite:
-  /// 0 · NaN must not reach that row.
-  [[nodiscard]] RowPanels<Scalar> values(RowBuffers<Scalar>& memory) const {
-    const MatrixView<const Scalar> given = keys_.values;
-    if (!adds_infinite() && keys_.packed_values != nullptr)
-      return RowPanels<Scalar>(keys_.packed_values, given.rows(), keys_.size);
-    const Index rows = last_ + 1 - first_;
-    if (!adds_infinite()) return row_panels<Scalar>(given, rows, memory.values);
-    auto finite = memory.finite_values(given.rows(), keys_.size);
-    for (Index j = 0; j < keys_.size; ++j)
-      for (Index r = 0; r < finite.rows(); ++r) finite(r, j) = std::isfinite(given(r, j)) ? given(r, j) : Scalar(0);
-    return row_panels<Scalar>(finite, rows, memory.values);
+  void begin_segment(const LoadedSegment<Scalar, F>& segment) {
+    n_ = segment.size(), begin_ = segment.first_row(), end_ = begin_ + segment.rows(), token_ = segment.range().begin;
+    memory_.absolute(n_).setZero();
   }
-  /// Whether what is not finite in them is added by itself.
-  [[nodiscard]] bool adds_infinite() const { return !sees_all_ && !keys_.extent.all_finite; }
-  /// Y_i += Σ_j s_ij v_j of what is not finite in the values of a row at token t, with its scores.
-  void add_infinite_values(const Scalar* scores, Index t, Scalar* y) const {
-    const Segment seen = at(t);
+
+  /// sums_i ← [sums_i +] Σ_j s_ij v_j over the keys that the mask lets row i see. weigh(logits, seen, depth, i) makes
+  /// scores of a row's logits, of which those behind the first `depth` are not needed; `own` logits may be given.
+  template <class Weigh>
+  void add_values(const F& feature, const WeightedKeys<Scalar>& keys, const ScaledQueries<Scalar>& queries,
+                  MatrixView<Scalar> own, const MatrixView<Scalar>& sums, bool adds, const Weigh& weigh) {
+    const auto seen_at = [&](Index i) { return seen_keys(mask_, token_ + i, {keys.first_token, keys.size}); };
+    const bool sees_all = seen_at(begin_).end() == keys.size && seen_at(end_ - 1).begin == 0,
+               adds_infinite = !sees_all && !keys.extent.all_finite;
+    const RowPanels<Scalar> values =
+        !adds_infinite && keys.packed_values != nullptr
+            ? RowPanels<Scalar>(keys.packed_values, e_, keys.size)
+            : row_panels<Scalar>(adds_infinite ? finite_values(keys) : keys.values, end_ - begin_, memory_.values);
+    for (Index begin = begin_; begin < end_; begin += rows_at_once) {
+      const Index count = std::min(rows_at_once, end_ - begin), depth = seen_at(begin + count - 1).end();
+      const auto scores = own.cols() > 0 ? own.block(0, begin, depth, count) : memory_.scores(keys.size, count);
+      if (own.cols() == 0) {
+        set_logits(scores, keys, queries, begin);
+        LoadedSegment<Scalar, F>::set_scores(feature, scores, keys.lengths, queries.lengths + begin, false);
+      }
+      for (Index i = begin; i < begin + count; ++i) {
+        const Segment seen = seen_at(i);
+        Scalar* const column = scores.col(i - begin).data();
+        std::fill(column, column + seen.begin, Scalar(0));
+        std::fill(column + seen.end(), column + depth, Scalar(0));
+        weigh(column, seen, depth, i);
+      }
+      const auto sums_of_rows = sums.middleCols(begin, count);
+      const auto seen_by_any = scores.topRows(depth);
+      adds ? add_product(sums_of_rows, values, seen_by_any) : set_product(sums_of_rows, values, seen_by_any);
+      for (Index i = begin; i < begin + count && adds_infinite; ++i)
+        add_infinite_values(keys, seen_at(i), scores.col(i - begin).data(), sums.col(i).data());
+    }
+  }
+
+  /// Y ← row i of the segment, which is row `query` of the call: its mean, or 2^exponent times its sums and gate. A mean
+  /// of values near the largest number can be rounded beyond it.
+  [[gnu::always_inline]] void write_row(const LoadedSegment<Scalar, F>& segment, Index i, ColumnView<Scalar> y,
+                                        Index query, double exponent, bool is_degenerate, bool is_large) const {
+    const Scalar *const sums = memory_.sums(e_, n_).col(i).data(), den = memory_.denominators(n_)[i],
+                        gate = segment.gate_fractions()[i];
+    const double whole = exponent + segment.gate_exponents()[i];
+    if (!divides()) {
+      const bool is_near = std::abs(whole) < std::numeric_limits<Scalar>::max_exponent / 2;
+      set_scaled(y.data(), sums, is_near ? gate * normal_power_of_two<Scalar>(static_cast<int>(whole)) : gate, e_);
+      if (!is_near) set_times_power_of_two<Scalar>(y, y, whole);
+    } else if (is_degenerate) {
+      set_scaled(y.data(), sums, Scalar(0), e_);  // what is not finite shows
+    } else {
+      set_quotients(y.data(), sums, den, e_);
+      for (Index r = 0; r < e_ && is_large; ++r)
+        if (std::isinf(y[r]) && std::isfinite(sums[r])) y[r] = std::copysign(std::numeric_limits<Scalar>::max(), y[r]);
+    }
+    reports_.report(query, static_cast<double>(den) * static_cast<double>(gate), memory_.absolute(n_)[i] * gate, whole,
+                    is_degenerate);
+  }
+
+  // The values of some keys with 0 for what is not finite: 0 · NaN must not reach a row that does not see it.
+  MatrixView<const Scalar> finite_values(const WeightedKeys<Scalar>& keys) const {
+    auto finite = memory_.finite_values(e_, keys.size);
+    for (Index j = 0; j < keys.size; ++j)
+      for (Index r = 0; r < e_; ++r) finite(r, j) = std::isfinite(keys.values(r, j)) ? keys.values(r, j) : Scalar(0);
+    return finite;
+  }
+  // Y_i += Σ_j s_ij v_j of what is not finite in the values of those seen.
+  void add_infinite_values(const WeightedKeys<Scalar>& keys, Segment seen, const Scalar* scores, Scalar* y) const {
     for (Index j = seen.begin; j < seen.end(); ++j)
-      for (Index r = 0; r < keys_.values.rows(); ++r)
-        if (!std::isfinite(keys_.values(r, j))) y[r] += scores[j] * keys_.values(r, j);
+      for (Index r = 0; r < e_; ++r)
+        if (!std::isfinite(keys.values(r, j))) y[r] += scores[j] * keys.values(r, j);
   }
+  static double finite(double level) { return level == log2_zero ? 0 : level; }
 
- private:
-  const Mask& mask_;
-  const WeightedKeys<Scalar>& keys_;
-  Segment tokens_;
-  Index first_, last_;
-  bool sees_all_ = false;
+  RowBuffers<Scalar>& memory_;
+  RowKind kind_;
+  RowReports reports_;
+  Mask mask_;
+  Index e_, n_ = 0, begin_ = 0, end_ = 0;  // of the segment's n tokens those from `begin_` to `end_` have queries
+  Index token_ = 0;                        // the first of them
 };
-
-/// y ← sums / den. A mean of large values, near the largest number, can be rounded beyond it.
-template <class Scalar>
-void write_mean(ColumnView<Scalar> y, const Scalar* sums, Scalar den, bool is_large) {
-  set_quotients(y.data(), sums, den, y.size());
-  for (Index r = 0; r < y.size() && is_large; ++r)
-    if (std::isinf(y[r]) && std::isfinite(sums[r])) y[r] = std::copysign(std::numeric_limits<Scalar>::max(), y[r]);
-}
 
 /// Some entries of φ of a state: columns of S, dense or their high halves, and entries of Z.
 template <class Scalar>
@@ -133,37 +182,36 @@ struct StatePanel {
 /// 2^{exponents_j - r_i} ≤ 1 in it, and the state 2^{M - r_i} ≤ 1. Rows that are close, and whose levels are, share the
 /// largest. Contributions are summed some at a time, and these partial sums with what their rounding loses.
 template <class Scalar, FeatureMap F>
-class PowerRows {
+class PowerRows : public SegmentRows<Scalar, F> {
+  using Base = SegmentRows<Scalar, F>;
+  using Base::memory_, Base::kind_, Base::reports_, Base::mask_, Base::e_, Base::n_, Base::begin_, Base::end_,
+      Base::token_, Base::finite;
   static constexpr int P = degree_of<F>;
   static constexpr double most_apart = std::numeric_limits<Scalar>::max_exponent / 12;
   static constexpr int blocks_at_once = 4, panels_at_once = 16;
 
  public:
+  using Base::divides, Base::diagnoses;
+
   /// Of e values, for segments of so many rows, and so many keys at a time.
   PowerRows(RowBuffers<Scalar>& memory, RowKind kind, const RowReports& reports, const Mask& mask, Index e, Index rows,
             Index keys)
-      : memory_(memory), kind_(kind), reports_(reports), mask_(mask), e_(e) {
-    for (auto* panel : {&memory.sums, &memory.residues, &memory.partial}) (*panel)(e, rows);
-    for (auto* panel : {&memory.denominators, &memory.denominator_residues, &memory.denominator_partial})
-      (*panel)(rows);
-    memory.weights(std::max(keys, rows)), memory.scores(std::max(keys, rows), rows_at_once);
-    if (rows >= columns_worth_packing) memory.values(e * std::max(keys, rows));
-    for (auto* panel : {&memory.levels, &memory.heaviest, &memory.noise, &memory.absolute}) (*panel)(rows);
+      : Base(memory, kind, reports, mask, e, rows, keys) {
+    for (auto* panel : {&memory.residues, &memory.partial}) (*panel)(e, rows);
+    for (auto* panel : {&memory.denominator_residues, &memory.denominator_partial}) (*panel)(rows);
+    for (auto* panel : {&memory.heaviest, &memory.noise}) (*panel)(rows);
   }
 
-  [[nodiscard]] bool divides() const { return kind_ != RowKind::sums; }
   /// Whether denominators are wanted.
   [[nodiscard]] bool has_denominators() const { return divides() || reports_.wanted(); }
-  [[nodiscard]] bool diagnoses() const { return reports_.diagnostics != nullptr; }
 
   /// Rows of a segment without any contribution.
   template <class Past>
   void reset(const LoadedSegment<Scalar, F>& segment, const Past& past) {
-    n_ = segment.size(), begin_ = segment.first_row(), end_ = begin_ + segment.rows(), token_ = segment.range().begin;
+    this->begin_segment(segment);
     pending_ = flushed_ = panels_ = 0;
     has_residues_ = false;
     memory_.noise(n_).setZero();
-    memory_.absolute(n_).setZero();
     const WeightedKeys<Scalar> keys = segment.keys();
     const double room = headroom_for(keys.extent.largest);
     const auto weight_of = [&](Index j) { return keys.exponents[j]; };
@@ -202,14 +250,26 @@ class PowerRows {
   /// Log2 of weights that no row sees any more, which the row of the smallest weights decides.
   [[nodiscard]] double horizon() const { return horizon_; }
 
-  /// The segment's own keys; its logits are used up.
-  void add_own(const LoadedSegment<Scalar, F>& segment) {
-    add(segment.feature(), segment.keys(), {}, segment.queries(), segment.logits());
-  }
-  /// Keys from before the segment, which decay by e^between on their way to its time 0.
-  void add_keys(const F& feature, const WeightedKeys<Scalar>& keys, const LogGate& between,
-                const ScaledQueries<Scalar>& queries) {
-    add(feature, keys, between, queries, {nullptr, 0, 0});
+  /// Keys at the segment's time 0 when they have decayed by e^between. Their logits may be given, and are used up then.
+  void add(const F& feature, const WeightedKeys<Scalar>& keys, const LogGate& between,
+           const ScaledQueries<Scalar>& queries, MatrixView<Scalar> own = {nullptr, 0, 0}) {
+    if (keys.size == 0) return;
+    const Weight decay(between);
+    Scalar *const weights = memory_.weights(keys.size).data(), *const sums = memory_.denominator_partial(n_).data();
+    const double* const levels = memory_.levels(n_).data();
+    Index known = 0;  // weights, at the level of the row before
+    const auto weigh = [&](Scalar* column, Segment seen, Index depth, Index i) {
+      if (i > begin_ && levels[i] != levels[i - 1]) known = 0;
+      set_weights_at(weights + known, keys.exponents + known, keys.fractions + known, depth - known,
+                     decay.exponent - finite(levels[i]), static_cast<Scalar>(decay.fraction));
+      known = depth;
+      const Scalar sum = weigh_logits<P>(column, weights, std::min(depth, (seen.end() + 15) / 16 * 16));
+      sums[i] = pending_ > 0 ? sums[i] + sum : sum;
+      if (kind_ == RowKind::signed_means) memory_.noise(n_)[i] += absolute_sum(column, seen.end());
+      if (diagnoses()) memory_.absolute(n_)[i] += absolute_weight(keys, weights, seen) * of_query(queries, i);
+    };
+    this->add_values(feature, keys, queries, own, memory_.partial(e_, n_), pending_ > 0, weigh);
+    if (++pending_ >= blocks_at_once) flush();
   }
 
   /// Begins to read the sums of a state, which weigh `weight` beside their numbers and absolutely A; returns how many
@@ -264,69 +324,15 @@ class PowerRows {
     flush();
     for (Index i = begin_; i < end_; ++i) {
       prefetch_column<true>(Y, i - begin_ + 8);
-      const Scalar* const sums = memory_.sums(e_, n_).col(i).data();
-      const Scalar sum = memory_.denominators(n_)[i];
-      const double den = static_cast<double>(sum), size = kind_ == RowKind::signed_means ? std::abs(den) : den,
-                   noise = memory_.noise(n_)[i];
-      const bool is_degenerate = divides() && size <= tolerance * noise && std::isfinite(noise);
-      const double whole =
-          P * segment.queries().lengths[i] + finite(memory_.levels(n_)[i]) + segment.gate_exponents()[i];
-      const auto gate = segment.gate_fractions()[i];
-      auto y = Y.col(i - begin_);
-      if (!divides())
-        write_sum(y, sums, gate, whole);
-      else if (is_degenerate)
-        set_scaled(y.data(), sums, Scalar(0), e_);  // what is not finite shows
-      else
-        write_mean(y, sums, sum, is_large_);
-      reports_.report(query + i - begin_, den * static_cast<double>(gate), memory_.absolute(n_)[i] * gate, whole,
-                      is_degenerate);
+      const auto den = static_cast<double>(memory_.denominators(n_)[i]);
+      const double size = kind_ == RowKind::signed_means ? std::abs(den) : den, noise = memory_.noise(n_)[i];
+      this->write_row(segment, i, Y.col(i - begin_), query + i - begin_,
+                      P * segment.queries().lengths[i] + finite(memory_.levels(n_)[i]),
+                      divides() && size <= tolerance * noise && std::isfinite(noise), is_large_);
     }
   }
 
  private:
-  // Each row sees what the mask says of these keys. Their scores with it are made of logits, which may be given.
-  void add(const F& feature, const WeightedKeys<Scalar>& keys, const LogGate& between,
-           const ScaledQueries<Scalar>& queries, MatrixView<Scalar> own) {
-    if (keys.size == 0) return;
-    const Weight decay(between);
-    const SeenKeys<Scalar> all(mask_, keys, token_ + begin_, token_ + end_ - 1);
-    const RowPanels<Scalar> values = all.values(memory_);
-    const MatrixView<Scalar> partial = memory_.partial(e_, n_);
-    Scalar *const weights = memory_.weights(keys.size).data(), *const sums = memory_.denominator_partial(n_).data();
-    const double* const levels = memory_.levels(n_).data();
-    Index known = 0;  // weights, at the level of the row before
-    for (Index begin = begin_; begin < end_; begin += rows_at_once) {
-      const Index count = std::min(rows_at_once, end_ - begin), depth = all.at(token_ + begin + count - 1).end();
-      const auto scores = own.cols() > 0 ? own.block(0, begin, depth, count) : memory_.scores(keys.size, count);
-      if (own.cols() == 0) {
-        set_logits(scores, keys, queries, begin);
-        LoadedSegment<Scalar, F>::set_scores(feature, scores, keys.lengths, queries.lengths + begin, false);
-      }
-      for (Index i = begin; i < begin + count; ++i) {
-        const Segment seen = all.at(token_ + i);
-        if (i > begin_ && levels[i] != levels[i - 1]) known = 0;
-        set_weights_at(weights + known, keys.exponents + known, keys.fractions + known, depth - known,
-                       decay.exponent - finite(levels[i]), static_cast<Scalar>(decay.fraction));
-        known = depth;
-        Scalar* const column = scores.col(i - begin).data();
-        std::fill(column, column + seen.begin, Scalar(0));
-        std::fill(column + seen.end(), column + depth, Scalar(0));
-        const Scalar sum = weigh_logits<P>(column, weights, std::min(depth, (seen.end() + 15) / 16 * 16));
-        sums[i] = pending_ > 0 ? sums[i] + sum : sum;
-        if (kind_ == RowKind::signed_means) memory_.noise(n_)[i] += absolute_sum(column, seen.end());
-        if (diagnoses()) memory_.absolute(n_)[i] += absolute_weight(keys, weights, seen) * of_query(queries, i);
-      }
-      const auto sums_of_rows = partial.middleCols(begin, count);
-      const auto seen_by_any = scores.topRows(depth);
-      pending_ > 0 ? add_product(sums_of_rows, values, seen_by_any) : set_product(sums_of_rows, values, seen_by_any);
-      for (Index i = begin; i < begin + count && all.adds_infinite(); ++i)
-        all.add_infinite_values(scores.col(i - begin).data(), token_ + i, partial.col(i).data());
-    }
-    if (++pending_ >= blocks_at_once) flush();
-  }
-
-  static double finite(double level) { return level == log2_zero ? 0 : level; }
   static double of_query(const ScaledQueries<Scalar>& queries, Index i) {
     return power<P>(static_cast<double>(queries.given_norms[i]));
   }
@@ -336,11 +342,6 @@ class PowerRows {
     for (Index j = seen.begin; j < seen.end(); ++j)
       sum += static_cast<double>(weights[j]) * power<P>(static_cast<double>(keys.given_norms[j]));
     return sum;
-  }
-  void write_sum(ColumnView<Scalar> y, const Scalar* sums, Scalar gate, double whole) const {
-    const bool is_near = std::abs(whole) < std::numeric_limits<Scalar>::max_exponent / 2;
-    set_scaled(y.data(), sums, is_near ? gate * normal_power_of_two<Scalar>(static_cast<int>(whole)) : gate, e_);
-    if (!is_near) set_times_power_of_two<Scalar>(y, y, whole);
   }
 
   // Takes pending contributions into the rows.
@@ -381,12 +382,6 @@ class PowerRows {
           memory_.denominator_partial(n_).data() + i, 1);
   }
 
-  RowBuffers<Scalar>& memory_;
-  RowKind kind_;
-  RowReports reports_;
-  Mask mask_;
-  Index e_, n_ = 0, begin_ = 0, end_ = 0;  // of the segment's n tokens those from `begin_` to `end_` have queries
-  Index token_ = 0;                        // the first of them
   double horizon_ = log2_zero;
   int pending_ = 0, flushed_ = 0, panels_ = 0, strip_flushes_ = 0;
   bool has_residues_ = false, is_large_ = false;  // values may be near the largest number
@@ -399,91 +394,49 @@ class PowerRows {
 /// The level of a row follows its largest score: what is there is rescaled when a larger one comes. It counts from the
 /// key of a block with the largest gate, so that no gate rounds a logit.
 template <class Scalar, FeatureMap F>
-class SoftmaxRows {
+class SoftmaxRows : public SegmentRows<Scalar, F> {
+  using Base = SegmentRows<Scalar, F>;
+  using Base::memory_, Base::e_, Base::n_, Base::begin_, Base::end_, Base::token_;
   using Exponentials = PackedExponential<Scalar>;
 
  public:
   SoftmaxRows(RowBuffers<Scalar>& memory, RowKind kind, const RowReports& reports, const Mask& mask, Index e,
               Index rows, Index keys)
-      : memory_(memory), kind_(kind), reports_(reports), mask_(mask), e_(e) {
-    memory.sums(e, rows), memory.denominators(rows);
-    memory.levels(rows), memory.absolute(rows);
-    memory.scores(std::max(keys, rows), rows_at_once), memory.weights(std::max(keys, rows));
-    if (rows >= columns_worth_packing) memory.values(e * std::max(keys, rows));
-  }
+      : Base(memory, kind, reports, mask, e, rows, keys) {}
 
   /// Rows of a segment without any contribution.
   template <class Past>
   void reset(const LoadedSegment<Scalar, F>& segment, const Past& past) {
-    n_ = segment.size(), begin_ = segment.first_row(), end_ = begin_ + segment.rows(), token_ = segment.range().begin;
+    this->begin_segment(segment);
     memory_.sums(e_, n_).setZero();
     headroom_ = headroom_for(std::max(past.level(token_).largest_value, segment.keys().extent.largest));
     const Scalar* const norms = segment.queries().given_norms;
     for (Index i = 0; i < n_; ++i) memory_.denominators(n_)[i] = norms[i] * Scalar(0);  // no number for a query of none
-    memory_.absolute(n_).setZero();
     memory_.levels(n_).setConstant(log2_zero);
   }
   /// No key is too light to be seen: logits can be as large as gates are small.
   [[nodiscard]] double horizon() const { return log2_zero; }
 
-  /// The segment's own keys; its logits are used up.
-  void add_own(const LoadedSegment<Scalar, F>& segment) {
-    add(segment.keys(), {}, segment.queries(), segment.logits());
-  }
-  /// Keys from before the segment, which decay by e^between on their way to its time 0.
-  void add_keys(const F&, const WeightedKeys<Scalar>& keys, const LogGate& between,
-                const ScaledQueries<Scalar>& queries) {
-    add(keys, between, queries, {nullptr, 0, 0});
+  /// Keys at the segment's time 0 when they have decayed by e^between. Their logits may be given, and are used up then.
+  void add(const F& feature, const WeightedKeys<Scalar>& keys, const LogGate& between,
+           const ScaledQueries<Scalar>& queries, MatrixView<Scalar> own = {nullptr, 0, 0}) {
+    if (keys.size == 0) return;
+    begin_keys(keys, between);
+    this->add_values(
+        feature, keys, queries, own, memory_.sums(e_, n_), true,
+        [&](Scalar* column, Segment seen, Index, Index i) { exponentiate(column, seen, i, keys, queries); });
   }
 
   /// Y ← the rows that have queries, rows `query`, … of the call: means, or sums with all their powers of two.
   void write(const LoadedSegment<Scalar, F>& segment, MatrixView<Scalar> Y, Index query) {
     for (Index i = begin_; i < end_; ++i) {
-      const Scalar* const sums = memory_.sums(e_, n_).col(i).data();
-      const Scalar den = memory_.denominators(n_)[i], gate = segment.gate_fractions()[i];
-      const double level = memory_.levels(n_)[i],
-                   whole = segment.gate_exponents()[i] + (level == log2_zero ? 0 : level + headroom_);
-      const bool is_degenerate = kind_ != RowKind::sums && den == Scalar(0);
-      auto y = Y.col(i - begin_);
-      if (kind_ == RowKind::sums) {
-        set_scaled(y.data(), sums, gate, e_);
-        set_times_power_of_two<Scalar>(y, y, whole);
-      } else if (is_degenerate) {
-        set_scaled(y.data(), sums, Scalar(0), e_);  // what is not finite shows
-      } else {
-        write_mean(y, sums, den, headroom_ > 0);
-      }
-      reports_.report(query + i - begin_, static_cast<double>(den) * static_cast<double>(gate),
-                      memory_.absolute(n_)[i] * gate, whole, is_degenerate);
+      const double level = memory_.levels(n_)[i];
+      this->write_row(segment, i, Y.col(i - begin_), query + i - begin_, level == log2_zero ? 0 : level + headroom_,
+                      this->divides() && memory_.denominators(n_)[i] == Scalar(0), headroom_ > 0);
     }
   }
 
  private:
-  // Each row sees what the mask says of these keys. Their scores with it are made of logits, which may be given.
-  void add(const WeightedKeys<Scalar>& keys, const LogGate& between, const ScaledQueries<Scalar>& queries,
-           MatrixView<Scalar> own) {
-    if (keys.size == 0) return;
-    const SeenKeys<Scalar> all(mask_, keys, token_ + begin_, token_ + end_ - 1);
-    const RowPanels<Scalar> values = all.values(memory_);
-    const MatrixView<Scalar> sums = memory_.sums(e_, n_);
-    begin_keys(keys, between);
-    for (Index begin = begin_; begin < end_; begin += rows_at_once) {
-      const Index count = std::min(rows_at_once, end_ - begin), depth = all.at(token_ + begin + count - 1).end();
-      const auto scores = own.cols() > 0 ? own.block(0, begin, depth, count) : memory_.scores(keys.size, count);
-      if (own.cols() == 0) set_logits(scores, keys, queries, begin);
-      for (Index i = begin; i < begin + count; ++i) {
-        const Segment seen = all.at(token_ + i);
-        Scalar* const column = scores.col(i - begin).data();
-        exponentiate(column, seen, i, keys, queries);
-        std::fill(column, column + seen.begin, Scalar(0));
-        std::fill(column + seen.end(), column + depth, Scalar(0));
-      }
-      add_product(sums.middleCols(begin, count), values, scores.topRows(depth));
-      for (Index i = begin; i < begin + count && all.adds_infinite(); ++i)
-        all.add_infinite_values(scores.col(i - begin).data(), token_ + i, sums.col(i).data());
-    }
-  }
-
   // Exponents of the keys beside that of the largest, which with `between` is the reference.
   void begin_keys(const WeightedKeys<Scalar>& keys, const LogGate& between) {
     const Weight decay(between);
@@ -518,7 +471,7 @@ class SoftmaxRows {
                                                                 static_cast<Scalar>(shift), common_);
       if (headroom_ != 0) set_scaled(first, first, factor, seen.size);
     }
-    if (reports_.diagnostics != nullptr) add_absolute(x, seen, i, keys, queries);
+    if (this->diagnoses()) add_absolute(x, seen, i, keys, queries);
   }
   // The same for logits beyond the digits of packets, one by one in double, beside the key m of the largest score: what
   // all keys that matter have in common rounds nothing.
@@ -561,11 +514,6 @@ class SoftmaxRows {
     memory_.absolute(n_)[i] *= static_cast<double>(factor);
   }
 
-  RowBuffers<Scalar>& memory_;
-  RowKind kind_;
-  RowReports reports_;
-  Mask mask_;
-  Index e_, n_ = 0, begin_ = 0, end_ = 0, token_ = 0;
   double reference_ = 0, top_ = 0, headroom_ = 0;
   Scalar common_ = 0;
   bool is_far_ = false;  // lengths are not all in the numbers

@@ -143,17 +143,19 @@ inline double heaviest_of(const double* exponents, Index n) {
   return largest;
 }
 
-/// weights_c ← max(weights_c, log2 of what channel c of any of these keys weighs), within P.
+/// weights_c ← max(weights_c, log2 of what channel c of a key weighs that weighs 2^exponent ‖key‖^P), within P.
+template <int P, class Scalar>
+void raise_channel_weights(ColumnView<double> weights, const Scalar* key, double exponent) {
+  for (Index c = 0; c < weights.size(); ++c) {
+    const Scalar x = std::abs(key[c]);
+    weights[c] = std::max(weights[c], x > 0 ? exponent + P * exponent_above(x) : log2_zero);
+  }
+}
+/// The same of some keys.
 template <int P, class Scalar>
 void raise_channel_weights(ColumnView<double> weights, const WeightedKeys<Scalar>& keys) {
-  for (Index j = 0; j < keys.size; ++j) {
-    const Scalar* const key = keys.vectors.at(j, 0).data;  // its channels lie side by side
-    double* const to = weights.data();
-    for (Index c = 0; c < weights.size(); ++c) {
-      const Scalar x = std::abs(key[c]);
-      to[c] = std::max(to[c], x > 0 ? keys.exponents[j] + P * exponent_above(x) : log2_zero);
-    }
-  }
+  for (Index j = 0; j < keys.size; ++j)
+    raise_channel_weights<P>(weights, keys.vectors.at(j, 0).data, keys.exponents[j]);  // its channels lie side by side
 }
 
 /// Which of the keys of some tokens the query at token t sees, counted from the first of these tokens.
@@ -236,42 +238,34 @@ class LoadedSegment {
     return resets_;
   }
 
-  /// Where channels decay by themselves: ends the segment before a key that weighs far more or less than those before
-  /// it in the segment. A row's level is then never far above the keys that its channels have not forgotten.
-  void end_before_jump(MatrixView<const Scalar> K) {
-    if (F::score != Score::power || transition_.key_action() != KeyAction::scale) return;
-    double decay = 0, lightest = -log2_zero, heaviest = log2_zero;
-    for (Index i = 0; i < std::min(size(), K.cols() - range_.begin); ++i) {
-      decay += memory_.gates(size())[i];
-      const double length = log2_of_length(K.col(range_.begin + i));
-      if (length == log2_zero) continue;
-      const double weight = degree * length - decay * std::numbers::log2e;
-      lightest = std::min(lightest, weight), heaviest = std::max(heaviest, weight);
-      if (heaviest - lightest <= far_above<Scalar>) continue;
-      range_.size = i;
-      return;
-    }
-  }
-
-  /// Likewise before a token that forgets the largest of the weights before the segment, log2 of them by channel.
-  /// Returns whether the first token already does: then it is the only one.
+  /// Where channels decay by themselves: ends the segment before a token from which on a row's level could lie far above
+  /// all that it has not forgotten. `weights_before` are log2 of those before the segment, by channel, `elapsed` since
+  /// their time 0. Returns whether the first token is one: then it is the only one.
   template <class Weights>
-  bool end_before_forgetting(const Weights& weights_by_channel) {
+  bool end_before_forgetting(MatrixView<const Scalar> K, double elapsed, const Weights& weights_before) {
     if (F::score != Score::power || transition_.key_action() != KeyAction::scale) return false;
     auto& log_a = memory_.log_channels;
     transition_.log_channel_totals(range_, log_a);
     if (log_a.size() == 0 || degree * std::numbers::log2e * log_a.minCoeff() >= -far_above<Scalar>) return false;
-    const ColumnView<const double> weights = weights_by_channel();
-    const double before = weights.maxCoeff();
-    const auto forgets = [&](Index tokens) {
-      transition_.log_channel_totals({range_.begin, tokens}, log_a);
-      return before - (weights + degree * std::numbers::log2e * log_a).maxCoeff() > far_above<Scalar>;
-    };
-    if (before == log2_zero || !forgets(size())) return false;
-    Index near = 0, end = size();  // so many tokens do not, and so many do
-    while (end - near > 1) (forgets((near + end) / 2) ? end : near) = (near + end) / 2;
-    range_.size = std::max<Index>(near, 1);
-    return near == 0;
+    ColumnView<double> weights = weights_before();
+    double level = weights.maxCoeff();
+    const Index keys = std::clamp<Index>(K.cols() - range_.begin, 0, size());
+    const Scalar largest = measure_extent<Scalar>(K.middleCols(keys > 0 ? range_.begin : 0, keys)).largest;
+    const double left = (weights + degree * std::numbers::log2e * log_a).maxCoeff(),
+                 own = degree * exponent_above(largest) - (elapsed + memory_.gates(size()).sum()) * std::numbers::log2e;
+    if (std::max(level, own) - left <= far_above<Scalar>) return false;  // the past alone is near enough
+    for (Index i = 0; i < size(); ++i) {
+      const Index t = range_.begin + i;
+      transition_.log_channel_totals({t, 1}, log_a);
+      weights += degree * std::numbers::log2e * log_a;
+      elapsed += memory_.gates(size())[i];
+      if (i < keys) raise_channel_weights<degree>(weights, K.col(t).data(), -elapsed * std::numbers::log2e);
+      level = std::max(level, weights.maxCoeff());
+      if (!(level - weights.maxCoeff() > far_above<Scalar>)) continue;
+      range_.size = std::max<Index>(i, 1);
+      return i == 0;
+    }
+    return false;
   }
 
   /// Keys of length 0 count as 2^0 · 0: they have gradients where scores are linear.
@@ -382,13 +376,6 @@ class LoadedSegment {
   [[nodiscard]] bool moves_lengths() const {
     const KeyAction action = transition_.key_action();
     return !is_embedded && (action == KeyAction::scale || action == KeyAction::mix);
-  }
-  // Within 1, for its level; -∞ for 0, and 0 for what is not finite.
-  static double log2_of_length(ColumnView<const Scalar> x) {
-    const Scalar square = squared_norm(x.data(), x.size());
-    if (std::isnormal(square)) return exponent_above(square) / 2.;
-    const Scalar norm = stable_norm<Scalar>(x);
-    return norm == Scalar(0) ? log2_zero : std::isfinite(norm) ? std::log2(static_cast<double>(norm)) : 0;
   }
   // Ends the segment before its channels leave less than e^least_log_decay of each other's keys: decays of channels are
   // in the numbers, and their sums are rounded to a double.

@@ -19,56 +19,6 @@ namespace SYMPOW_NAMESPACE::detail {
 
 inline constexpr Index split_columns = 24;  // split columns that are made dense at a time, to fit the first cache
 
-/// S, e × D.
-template <class Scalar>
-struct StoredSums {
-  Matrix<Scalar> S;                ///< 0 × D where S is split
-  SplitMatrix<Scalar> split = {};  ///< S where it is split, else empty
-
-  StoredSums(Index e, Index dimension) { S.setZero(e, dimension); }
-
-  /// e.
-  [[nodiscard]] Index value_rows() const { return is_split() ? split.rows() : S.rows(); }
-  /// Numbers that S takes the memory of.
-  [[nodiscard]] Index size() const { return is_split() ? split.size() : S.size(); }
-  /// Whether queries read the high halves of S alone.
-  [[nodiscard]] bool is_split() const { return !split.empty(); }
-  /// Split S, or make it dense. Exact; S is unchanged after `bad_alloc`.
-  void split_up() {
-    if (is_split() || S.cols() == 0) return;
-    SplitMatrix<Scalar> made(S.rows(), S.cols());
-    made.set(0, S);
-    split = std::move(made);
-    S = Matrix<Scalar>(0, S.cols());
-  }
-  void make_dense() {
-    if (!is_split()) return;
-    Matrix<Scalar> made(split.rows(), split.cols());
-    split.get(0, made);
-    S.swap(made);
-    split = {};
-  }
-  /// f(begin, columns) of S, which f may change: all at once, or up to `at_once` where S is split.
-  template <class F>
-  void change_columns(Index first, Index size, Index at_once, Panel<Scalar>& memory, const F& f) {
-    if (!is_split()) return f(first, MatrixView<Scalar>(S).middleCols(first, size));
-    for (Index begin = first, n = 0; begin < first + size; begin += n) {
-      n = std::min(at_once, first + size - begin);
-      const auto columns = memory(split.rows(), n);
-      split.get(begin, columns);
-      f(begin, columns);
-      split.set(begin, columns);
-    }
-  }
-  /// Columns of S, up to `split_columns` of them unless S is dense.
-  [[nodiscard]] MatrixView<const Scalar> columns(Index first, Index size, Panel<Scalar>& memory) const {
-    if (!is_split()) return MatrixView<const Scalar>(S).middleCols(first, size);
-    const auto columns = memory(split.rows(), size);
-    split.get(first, columns);
-    return columns;
-  }
-};
-
 /// The last tokens of a state, stored as they were weighed: key j weighs 2^{exponents_j} fractions_j e^{elapsed}
 /// ‖keys_j‖^P now. (Embedded scores: without the length of φ.)
 template <class Scalar>
@@ -82,21 +32,6 @@ struct RecentTokens {
   RecentTokens(Index d, Index e, Index capacity) {
     keys.setZero(d, capacity), values.setZero(e, capacity);
     exponents.setZero(capacity), fractions.setZero(capacity);
-  }
-  RecentTokens(const RecentTokens&) = default;
-  RecentTokens(RecentTokens&&) = default;
-  RecentTokens& operator=(RecentTokens&&) = default;
-  ~RecentTokens() = default;
-  /// Of one of the same sizes no more than the tokens that are there.
-  RecentTokens& operator=(const RecentTokens& other) {
-    if (keys.rows() != other.keys.rows() || values.rows() != other.values.rows() || capacity() != other.capacity())
-      return *this = RecentTokens(other);
-    size = other.size, extent = other.extent;
-    keys.leftCols(size) = other.keys.leftCols(size);
-    values.leftCols(size) = other.values.leftCols(size);
-    exponents.head(size) = other.exponents.head(size);
-    fractions.head(size) = other.fractions.head(size);
-    return *this;
   }
 
   [[nodiscard]] Index capacity() const { return keys.cols(); }
@@ -127,9 +62,9 @@ template <int degree>
 /// that is too slow for the digits of S waits until it can be seen. L ← max(L + log2 γ, log2 b_j ‖k_j‖^P), with
 /// headroom for large values; -∞ is empty. Source: numerics of the library, the running exponent.
 template <class Scalar>
-struct StateSums : StoredSums<Scalar> {
-  using StoredSums<Scalar>::S, StoredSums<Scalar>::split;
-
+struct StateSums {
+  Matrix<Scalar> S;                ///< 0 × D where S is split
+  SplitMatrix<Scalar> split = {};  ///< S where it is split, else empty
   Vector<Scalar> Z;
   double A = 0, L = log2_zero;
   Eigen::VectorXd channel_weights;  ///< A_c = Σ_j b_j |k̂_cj|^P by channel; empty before channels decayed by themselves
@@ -137,10 +72,43 @@ struct StateSums : StoredSums<Scalar> {
   Eigen::VectorXd log_channels;  ///< Σ log a by channel since time 0
   RecentTokens<Scalar> recent;
 
-  StateSums(Index d, Index e, Index dimension, Index capacity)
-      : StoredSums<Scalar>(e, dimension), recent(d, e, capacity) {
-    Z.setZero(dimension);
+  StateSums(Index d, Index e, Index dimension, Index capacity) : recent(d, e, capacity) {
+    S.setZero(e, dimension), Z.setZero(dimension);
     log_channels.setZero(d);
+  }
+
+  /// e.
+  [[nodiscard]] Index value_rows() const { return is_split() ? split.rows() : S.rows(); }
+  /// Numbers that S takes the memory of.
+  [[nodiscard]] Index size() const { return is_split() ? split.size() : S.size(); }
+  /// Whether queries read the high halves of S alone.
+  [[nodiscard]] bool is_split() const { return !split.empty(); }
+  /// Split S, or make it dense. Exact; S is unchanged after `bad_alloc`.
+  void split_up() {
+    if (is_split() || S.cols() == 0) return;
+    SplitMatrix<Scalar> made(S.rows(), S.cols());
+    made.set(0, S);
+    split = std::move(made);
+    S = Matrix<Scalar>(0, S.cols());
+  }
+  void make_dense() {
+    if (!is_split()) return;
+    Matrix<Scalar> made(split.rows(), split.cols());
+    split.get(0, made);
+    S.swap(made);
+    split = {};
+  }
+  /// f(begin, columns) of S, which f may change: all at once, or up to `at_once` where S is split.
+  template <class F>
+  void change_columns(Index first, Index columns, Index at_once, Panel<Scalar>& memory, const F& f) {
+    if (!is_split()) return f(first, MatrixView<Scalar>(S).middleCols(first, columns));
+    for (Index begin = first, n = 0; begin < first + columns; begin += n) {
+      n = std::min(at_once, first + columns - begin);
+      const auto some = memory(split.rows(), n);
+      split.get(begin, some);
+      f(begin, some);
+      split.set(begin, some);
+    }
   }
 
   [[nodiscard]] double exponent() const { return std::ceil(L); }  ///< M
@@ -152,25 +120,24 @@ struct StateSums : StoredSums<Scalar> {
   [[nodiscard]] double slowest_channel() const {
     return channels_decay() ? degree * largest_gate(log_channels) : 0;
   }
-  /// Log2 of what a decay of channels leaves of A at most, beside what the slowest one does: (Σ_c A_c^{1/P} a_c)^P by
-  /// Minkowski's inequality. 0 where that is not far below, nor was left by the decays before it.
+  /// Log2 of what the decays of channels leave of A at most, beside what the slowest one does, which is not 0:
+  /// (Σ_c A_c^{1/P} a_c)^P ≤ d^{P-1} Σ_c A_c a_c^P by Minkowski's inequality.
   template <int degree>
-  [[nodiscard]] double log2_left(const Eigen::VectorXd& log_a) const {
-    if (channel_weights.size() == 0 || A == 0 || gates_agree(log_a)) return 0;
-    const double slowest = largest_gate(log_a);
-    const auto d = static_cast<double>(channel_weights.size());
-    if (degree * std::numbers::log2e * (log_a.minCoeff() - slowest) >= -far_above<Scalar> &&
-        integer_power(d, degree - 1) * channel_weights.sum() >=
-            A * std::exp2(-far_above<Scalar>))  // (Σ_c A_c^{1/P})^P ≤ that
-      return 0;
+  [[nodiscard]] double log2_left() const {
+    if (channel_weights.size() == 0 || A == 0) return 0;
+    const double slowest = largest_gate(log_channels);
     double sum = 0;
     for (Index c = 0; c < channel_weights.size(); ++c)
-      sum += std::pow(channel_weights[c], 1. / degree) * std::exp(log_a[c] - slowest);
-    return std::clamp(degree * std::log2(sum) - std::log2(A), -900., 0.);
+      sum += channel_weights[c] * std::exp(degree * (log_channels[c] - slowest));
+    const auto d = static_cast<double>(channel_weights.size());
+    const double left = (degree - 1) * std::log2(d) + std::log2(sum) - std::log2(A);
+    return left < 0 ? std::max(left, -900.) : 0;  // 0 for NaN
   }
-  /// Weights by channel are wanted from the first fold on.
-  void count_channels() {
-    if (empty()) channel_weights.setZero(log_channels.size());
+  /// Weights by channel, at most A where nobody has counted.
+  void bound_channels() {
+    if (channel_weights.size() > 0) return;
+    resize_safely(channel_weights, log_channels.size());
+    channel_weights.setConstant(A);
   }
   /// The scalar decay that is pending goes into the sums, which are dense.
   void settle() {
@@ -181,11 +148,6 @@ struct StateSums : StoredSums<Scalar> {
     L += weight.exponent;
     elapsed = {};
   }
-  /// No decay is pending.
-  void begin_time() {
-    elapsed = {};
-    log_channels.setZero();
-  }
   /// No tokens; what is in memory is overwritten, not multiplied: it may be no number.
   void clear() {
     S.setZero();
@@ -194,7 +156,8 @@ struct StateSums : StoredSums<Scalar> {
     A = 0, L = log2_zero;
     resize_safely(channel_weights, 0);
     recent.clear();
-    begin_time();
+    elapsed = {};
+    log_channels.setZero();
   }
 };
 
@@ -203,27 +166,26 @@ struct StateSums : StoredSums<Scalar> {
 template <class Scalar, class Values, class Normalizer>
 void set_sums(const char* const (&names)[3], StateSums<Scalar>& sums, const Eigen::MatrixBase<Values>& S,
               const Eigen::MatrixBase<Normalizer>& Z) {
-  const auto name_of = [&](const char* what, int n) { return std::string(what) + names[n]; };
-  check_size(name_of("columns of ", 1), S.cols(), sums.Z.size(), "the dimension of the feature map");
-  check_size(name_of("entries of ", 2), Z.size(), sums.Z.size(), "the dimension of the feature map");
+  const auto check_columns = [&](const char* what, const char* name, Index size) {
+    check_size(std::string(what) + name, size, sums.Z.size(), "the dimension of the feature map");
+  };
+  check_columns("columns of ", names[1], S.cols()), check_columns("entries of ", names[2], Z.size());
   sums.S = S;
   sums.Z = Z.reshaped();
+  const ColumnView<Scalar> parts[] = {{sums.S.data(), sums.S.size()}, {sums.Z.data(), sums.Z.size()}};
   double largest = 0;
-  const auto measure = [&](const auto& x, const char* name) {
-    const MatrixView<const Scalar> all(x.data(), x.size(), 1);
-    const Extent<Scalar> extent = measure_extent<Scalar>(all);
-    for (Index n = 0; n < x.size() && !extent.all_finite; ++n)
-      if (!std::isfinite(x.data()[n]))
-        raise<NotFinite>(names[0], ": entry ", n, " of ", name, " is ", x.data()[n], ", must be finite");
-    largest = std::max(largest, static_cast<double>(extent.largest));
-  };
-  measure(sums.S, names[1]), measure(sums.Z, names[2]);
+  for (const int part : {0, 1}) {
+    const ColumnView<Scalar>& x = parts[part];
+    for (Index n = 0; n < x.size(); ++n) {
+      if (!std::isfinite(x[n]))
+        raise<NotFinite>(names[0], ": entry ", n, " of ", names[part + 1], " is ", x[n], ", must be finite");
+      largest = std::max(largest, static_cast<double>(std::abs(x[n])));
+    }
+  }
   if (largest == 0) return;
   int exponent = 0;
   std::frexp(largest, &exponent);
-  for (const ColumnView<Scalar>& x :
-       {ColumnView<Scalar>(sums.S.data(), sums.S.size()), ColumnView<Scalar>(sums.Z.data(), sums.Z.size())})
-    set_times_power_of_two<Scalar>(x, ColumnView<const Scalar>(x), -exponent);
+  for (const ColumnView<Scalar>& x : parts) set_times_power_of_two<Scalar>(x, ColumnView<const Scalar>(x), -exponent);
   sums.L = exponent;
 }
 
@@ -286,7 +248,8 @@ struct FoldBuffers {
   Panel<Scalar> features, recent_norms;  ///< φ of recent keys, and their lengths
   Panel<double> exponents, lengths;      ///< likewise
   Panel<double> channels, monomials;     ///< decays of channels and of entries of φ
-  Panel<Scalar> columns, other_columns;  ///< of S, where it is split
+  Panel<double> waiting;                 ///< decays of channels that a fold leaves out
+  Panel<Scalar> columns;                 ///< of S, where it is split
 
   /// Memory for folds of up to `keys` keys with vectors of so many rows, d channels and a tail of `recent` tokens.
   template <class F>
@@ -296,7 +259,7 @@ struct FoldBuffers {
     vectors(rows, keys), values(e, keys), packed(e * keys), weights(keys), norms(keys);
     recent_norms(recent), exponents(recent), lengths(recent);
     if (F::score == Score::embedded) features(rows, recent);
-    if (by_channel) channels(d, 2), monomials(D, 2);
+    if (by_channel) channels(d, 2), monomials(D, 2), waiting(d);
     if (state.is_split()) columns(e, std::max(split_columns, degree_of<F> > 1 ? phi_panel_width : D));
   }
 };
@@ -309,7 +272,8 @@ struct DecayFactors {
   /// Factor · Sym(diag(e^{log_a - slowest})): a diagonal is lifted to the monomials of its entries, φ(a) / φ(1).
   template <class Scalar, class F>
   static DecayFactors of(const F& feature, FoldBuffers<Scalar>& memory, double factor, const Eigen::VectorXd& log_a) {
-    if (factor == 0 || F::score != Score::power || gates_agree(log_a)) return {factor, nullptr};
+    DecayFactors decay{factor, nullptr};
+    if (factor == 0 || F::score != Score::power || gates_agree(log_a)) return decay;
     if constexpr (F::score == Score::power) {
       const Index D = feature.dimension(log_a.size());
       auto channels = memory.channels(log_a.size(), 2), monomials = memory.monomials(D, 2);
@@ -321,9 +285,9 @@ struct DecayFactors {
         monomials(n, 0) *= factor / monomials(n, 1);
         if (monomials(n, 0) > largest) monomials(n, 0) = 0;
       }
-      return {factor, monomials.data()};
+      decay.of_entries = monomials.data();
     }
-    return {factor, nullptr};
+    return decay;
   }
   /// decays_c ← a_c beside the slowest channel's.
   static void set_beside_slowest(ColumnView<double> decays, const Eigen::VectorXd& log_a) {
@@ -331,19 +295,14 @@ struct DecayFactors {
     for (Index c = 0; c < decays.size(); ++c) decays[c] = log_a[c] == log2_zero ? log2_zero : log_a[c] - slowest;
     set_exponential(decays, decays);
   }
-  /// f(factor, begin, n) for entries that have a factor in common, of so many from the first on.
-  template <class Scalar, class Function>
-  void for_factors(Index first, Index size, const Function& f) const {
-    if (of_entries == nullptr) return f(TwoPartFactor<Scalar>(factor), first, size);
-    for (Index n = first; n < first + size; ++n) f(TwoPartFactor<Scalar>(of_entries[n]), n, Index(1));
-  }
   /// Some entries, of so many numbers each, from the first on.
   template <class Scalar>
   void multiply(Scalar* x, Index first, Index entries, Index numbers) const {
-    if (of_entries == nullptr && factor == 1) return;
-    for_factors<Scalar>(first, entries, [&](const TwoPartFactor<Scalar>& by, Index begin, Index n) {
-      by.multiply(x + (begin - first) * numbers, n * numbers);
-    });
+    if (of_entries != nullptr)
+      for (Index n = 0; n < entries; ++n)
+        TwoPartFactor<Scalar>(of_entries[first + n]).multiply(x + n * numbers, numbers);
+    else if (factor != 1)
+      TwoPartFactor<Scalar>(factor).multiply(x, entries * numbers);
   }
 };
 
@@ -386,15 +345,11 @@ WeightedKeys<Scalar> recent_keys([[maybe_unused]] const F& feature, FoldBuffers<
 /// A_c ← A_c + Σ_j w_j |k_cj|^P.
 template <int degree, class Scalar>
 void add_channel_weights(Eigen::VectorXd& sums, MatrixView<const Scalar> keys, const Scalar* weights) {
-  using Block = Eigen::Array<double, 16, 1>;
+  double* __restrict const to = sums.data();
   for (Index j = 0; j < keys.cols(); ++j) {
     const auto weight = static_cast<double>(weights[j]);
-    const Scalar* const key = keys.col(j).data();
-    Index c = 0;
-    for (; c + 16 <= keys.rows(); c += 16)
-      Block::Map(sums.data() + c) +=
-          weight * power<degree>(Eigen::Array<Scalar, 16, 1>::Map(key + c).abs().template cast<double>().eval());
-    for (; c < keys.rows(); ++c) sums[c] += weight * power<degree>(std::abs(static_cast<double>(key[c])));
+    const Scalar* __restrict const key = keys.col(j).data();
+    for (Index c = 0; c < keys.rows(); ++c) to[c] += weight * power<degree>(std::abs(static_cast<double>(key[c])));
   }
 }
 
@@ -402,21 +357,19 @@ void add_channel_weights(Eigen::VectorXd& sums, MatrixView<const Scalar> keys, c
 template <int degree, class Scalar>
 void decay_channel_weights(FoldBuffers<Scalar>& memory, StateSums<Scalar>& state, double factor) {
   auto& weights = state.channel_weights;
-  if (weights.size() == 0 && state.channels_differ()) {
-    resize_safely(weights, state.log_channels.size());
-    weights.setConstant(state.A);  // at most: nobody has counted
-  }
+  if (state.channels_differ()) state.bound_channels();
   if (weights.size() == 0) return;
   auto decays = memory.channels(weights.size());
   DecayFactors::set_beside_slowest(decays, state.log_channels);
   for (Index c = 0; c < decays.size(); ++c) weights[c] *= factor * power<degree>(decays[c]);
 }
 
-/// x_c ← e^{sign log_c} x_c for every column x.
+/// x_c ← e^{sign (log_c - from)} x_c for every column x.
 template <class Scalar>
-void multiply_channels(FoldBuffers<Scalar>& memory, const Eigen::VectorXd& logs, double sign, MatrixView<Scalar> x) {
+void multiply_channels(FoldBuffers<Scalar>& memory, ColumnView<const double> logs, double sign, MatrixView<Scalar> x,
+                       double from = 0) {
   auto factors = memory.channels(logs.size());
-  factors = sign * logs;
+  factors.array() = sign * (logs.array() - from);
   set_exponential(factors, factors);
   for (Index j = 0; j < x.cols(); ++j) multiply_entries(x.col(j).data(), factors.data(), x.rows());
 }
@@ -433,19 +386,17 @@ void fold(const F& feature, FoldBuffers<Scalar>& memory, StateSums<Scalar>& stat
   constexpr int P = degree_of<F>;
   const WeightedKeys<Scalar> recent = recent_keys<Scalar>(feature, memory, state, false, true);
   const Index m = recent.size, n = own.size, e = state.value_rows();
-  const bool channels_wait =
-      may_wait && F::score == Score::power && !state.empty() && detail::channels_wait<P>(state.log_channels);
-  const double slowest = channels_wait ? 0 : state.template slowest_channel<P>(),  // then nothing is far below
-      left = slowest == log2_zero ? log2_zero : state.template log2_left<P>(state.log_channels);
+  const bool waits = may_wait && F::score == Score::power && !state.empty() && channels_wait<P>(state.log_channels);
+  auto waiting = memory.waiting(waits ? state.log_channels.size() : 0);
+  waiting = state.log_channels.head(waiting.size());
+  if (waits) state.log_channels.setZero();  // no channel decays, then
+  const double slowest = state.template slowest_channel<P>(),
+               left = slowest == log2_zero ? log2_zero : state.template log2_left<P>();
   LogGate rest = state.elapsed;
   const double passed = rest.take_power_of_two(),
                level = std::max(state.L + slowest * std::numbers::log2e + left, std::max(recent.level(), own.level())) +
                        passed;
-  if (level == log2_zero) {  // channels may have closed one after the other
-    if (!state.empty()) return state.clear();
-    state.recent.clear();
-    return state.begin_time();
-  }
+  if (level == log2_zero) return state.clear();  // channels may have closed one after the other
   const double M = std::ceil(level);
   auto weights = memory.weights(m + n), norms = memory.norms(m + n);
   auto values = memory.values(e, m + n);
@@ -460,19 +411,18 @@ void fold(const F& feature, FoldBuffers<Scalar>& memory, StateSums<Scalar>& stat
   const auto vectors_of = [](const WeightedKeys<Scalar>& keys) {  // they are this segment's, or the state's
     return MatrixView<Scalar>(const_cast<Scalar*>(keys.vectors.data), keys.vectors.down, keys.size);
   };
-  const bool copies = (m > 0 && n > 0) || (channels_wait && m + n > 0);
+  const bool copies = (m > 0 && n > 0) || (waits && m + n > 0);
   const MatrixView<Scalar> one = m == 0 ? vectors_of(own) : vectors_of(recent),
                            both = copies ? memory.vectors(one.rows(), m + n) : one;
   if (copies && m > 0) both.leftCols(m) = one;
   if (copies && n > 0) both.rightCols(n) = vectors_of(own);
-  if (channels_wait) {
-    multiply_channels(memory, state.log_channels, -1, both);
+  if (waits) {
+    multiply_channels(memory, waiting, -1, both);
     set_norms<Scalar>(both, norms);
   }
   const double factor =
       state.empty() || left == log2_zero ? 0 : Weight(LogGate{slowest}).number(state.exponent() + passed - M);
-  const DecayFactors decay =
-      channels_wait ? DecayFactors{factor, nullptr} : DecayFactors::of(feature, memory, factor, state.log_channels);
+  const DecayFactors decay = DecayFactors::of(feature, memory, factor, state.log_channels);
   const auto visit = [&](Index first, Strided<const Scalar*> phi, Index width) {
     state.change_columns(first, width, split_columns, memory.columns, [&](Index begin, MatrixView<Scalar> S) {
       decay.multiply(S.data(), begin, S.cols(), e);
@@ -487,8 +437,7 @@ void fold(const F& feature, FoldBuffers<Scalar>& memory, StateSums<Scalar>& stat
   else
     for_phi_panels(feature, memory.phi, both, m + n <= few_tokens, visit);
 
-  if (!channels_wait) decay_channel_weights<P>(memory, state, decay.factor);
-  if (channels_wait && state.channel_weights.size() > 0) state.channel_weights *= decay.factor;
+  decay_channel_weights<P>(memory, state, decay.factor);
   if (state.channel_weights.size() > 0) add_channel_weights<P, Scalar>(state.channel_weights, both, weights.data());
   state.A *= decay.factor == 0 ? 0 : decay.factor * std::exp2(left);
   for (Index j = 0; j < m + n; ++j)
@@ -496,53 +445,97 @@ void fold(const F& feature, FoldBuffers<Scalar>& memory, StateSums<Scalar>& stat
   state.L = level;
   state.recent.clear();
   state.elapsed = rest;
-  if (!channels_wait) state.log_channels.setZero();
+  state.log_channels.setZero();
+  state.log_channels.head(waiting.size()) = waiting;
+}
+
+/// Folds of states, compiled once for each scalar type and `PassFeature`.
+template <class Scalar, FeatureMap F>
+struct StateOperations {};
+template <class Scalar, FeatureMap F>
+  requires(has_embedding<F> && !is_own_embedded<Scalar, F>)
+struct StateOperations<Scalar, F> {
+  /// The recent tokens into the sums, and every decay that is pending.
+  static void fold(const F& feature, StateSums<Scalar>& sums);
+};
+
+template <class Scalar, FeatureMap F>
+  requires(has_embedding<F> && !is_own_embedded<Scalar, F>)
+void StateOperations<Scalar, F>::fold(const F& feature, StateSums<Scalar>& sums) {
+  FoldBuffers<Scalar> memory;
+  detail::fold<Scalar>(feature, memory, sums, {});
+}
+/// The same for the feature map of a call.
+template <class Scalar, FeatureMap F>
+void fold_state(const F& feature, StateSums<Scalar>& sums) {
+  StateOperations<Scalar, PassFeature<Scalar, F>>::fold(pass_feature<Scalar>(feature), sums);
+}
+template <class Scalar, FeatureMap F>
+void fold_state(const F& feature, StateContent<Scalar>& state) {
+  fold_state(feature, state.sums);
 }
 
 /// `state` ← the sums of earlier tokens as well, which decay by these logarithms on their way to here; neither has
-/// recent tokens or a pending decay of channels. Whole powers of two of the earlier sums' scalar decay go into them.
+/// recent tokens or a pending decay of channels.
 template <class Scalar, FeatureMap F>
-void add_sums(const F& feature, FoldBuffers<Scalar>& memory, const StateSums<Scalar>& before, double log_gamma,
+void add_sums(const F& feature, FoldBuffers<Scalar>& memory, StateSums<Scalar> before, double log_gamma,
               const Eigen::VectorXd& log_a, StateSums<Scalar>& state) {
-  constexpr int P = degree_of<F>;
-  LogGate rest = before.elapsed;
-  rest.add(log_gamma);
-  const double slowest = P * largest_gate(log_a), passed = rest.take_power_of_two(),
-               left = before.template log2_left<P>(log_a),
-               of_before = before.L + passed + slowest * std::numbers::log2e + left;
-  if (before.empty() || of_before == log2_zero) return;
-  const double ahead = (state.elapsed.high - rest.high) + (state.elapsed.low - rest.low),  // its own, of time 0
-      level = std::max(state.L + ahead * std::numbers::log2e, of_before), M = std::ceil(level);
-  const double own = state.empty() ? 0 : Weight(LogGate{ahead}).number(state.exponent() - M);
-  const DecayFactors decay =
-      DecayFactors::of(feature, memory, Weight(LogGate{slowest}).number(before.exponent() + passed - M), log_a);
-  const Index D = state.Z.size(), e = state.value_rows(),
-              at_once = state.is_split() || before.is_split() ? split_columns : D;
-  for (Index first = 0; first < D; first += at_once) {
-    const Index count = std::min(at_once, D - first);
-    const MatrixView<const Scalar> theirs = before.columns(first, count, memory.other_columns);
-    state.change_columns(first, count, count, memory.columns, [&](Index, MatrixView<Scalar> ours) {
-      decay.for_factors<Scalar>(first, count, [&](const TwoPartFactor<Scalar>& factor, Index begin, Index n) {
-        const Index at = (begin - first) * e;
-        factor.add(ours.data() + at, static_cast<Scalar>(own), theirs.data() + at, n * e);
-        factor.add(state.Z.data() + begin, static_cast<Scalar>(own), before.Z.data() + begin, n);
-      });
-    });
+  before.elapsed.add(log_gamma);
+  before.log_channels = log_a;
+  fold_state(feature, before);
+  if (before.empty()) return;
+  before.make_dense();
+  const LogGate &ours = state.elapsed, &rest = before.elapsed;
+  const double ahead = (ours.high - rest.high) + (ours.low - rest.low),  // its own, of time 0
+      level = std::max(state.L + ahead * std::numbers::log2e, before.L), M = std::ceil(level),
+               own = state.empty() ? 0 : Weight(LogGate{ahead}).number(state.exponent() - M),
+               theirs = nearest_power_of_two<double>(before.exponent() - M);
+  const auto x = static_cast<Scalar>(own), y = static_cast<Scalar>(theirs);
+  state.change_columns(0, state.Z.size(), split_columns, memory.columns, [&](Index first, MatrixView<Scalar> S) {
+    S = x * S + y * before.S.middleCols(first, S.cols());
+  });
+  state.Z = x * state.Z + y * before.Z;
+  if (state.channel_weights.size() > 0 || before.channel_weights.size() > 0) {
+    state.bound_channels(), before.bound_channels();
+    state.channel_weights = own * state.channel_weights + theirs * before.channel_weights;
   }
-  if (state.channel_weights.size() > 0 || before.channel_weights.size() > 0 || !gates_agree(log_a)) {
-    if (state.channel_weights.size() == 0) {
-      resize_safely(state.channel_weights, log_a.size());
-      state.channel_weights.setConstant(state.A);  // at most
-    }
-    const double largest = largest_gate(log_a);
-    for (Index c = 0; c < log_a.size(); ++c)
-      state.channel_weights[c] =
-          state.channel_weights[c] * own + (before.channel_weights.size() == 0 ? before.A : before.channel_weights[c]) *
-                                               decay.factor * std::exp(P * (log_a[c] - largest));
-  }
-  state.A = state.A * own + before.A * decay.factor * std::exp2(left);
+  state.A = own * state.A + theirs * before.A;
   state.L = level;
   state.elapsed = rest;
+}
+
+/// The sums of `left` into those of `right`, which goes on where it ends; both tails are empty.
+///
+///     S ← 2^{M - M'} S + 2^{M_left - M'} S_left A,   A the whole transition of the right one
+template <class Scalar, FeatureMap F>
+void add_state(const F& feature, const StateContent<Scalar>& left, StateContent<Scalar>& right) {
+  FoldBuffers<Scalar> memory;
+  if (right.sums.channels_decay()) fold_state(feature, right.sums);
+  const Frames<Scalar>& before = left.frames;
+  Frames<Scalar>& frames = right.frames;
+  const bool mixes = frames.key_product.size() != 0;
+  StateSums<Scalar> moved = left.sums;
+  if (mixes && keys_are_features<F>) {
+    moved.make_dense();
+    Matrix<Scalar> product(moved.S.rows(), moved.S.cols());
+    set_product(product, moved.S, frames.key_product);
+    moved.S.swap(product);
+    set_product(moved.Z, frames.key_product.transpose(), left.sums.Z);
+  }
+  add_sums<Scalar>(feature, memory, std::move(moved), frames.log_decay, frames.log_channels, right.sums);
+  frames.start = before.start;
+  frames.log_decay += before.log_decay;
+  frames.log_channels += before.log_channels;
+  if (!mixes || !before.keep_product()) {
+    const bool drops = mixes && !before.have_mixed();
+    frames.key_product = before.key_product;
+    if (drops) frames.begin_mixing(before.key_product.cols());
+  } else if (before.key_product.size() != 0) {
+    Matrix<Scalar> product(frames.key_product.rows(), frames.key_product.cols());
+    set_product(product, before.key_product, frames.key_product);
+    frames.key_product.swap(product);
+  }
+  frames.tokens += before.tokens;
 }
 
 }  // namespace SYMPOW_NAMESPACE::detail

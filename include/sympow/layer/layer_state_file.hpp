@@ -35,16 +35,9 @@ void save(const LayerState<Scalar, L>& state, std::ostream& out) {
                    state.tokens_ * state.seen_.rows() * static_cast<std::streamsize>(sizeof(Scalar)));
   }
   const std::string body = std::move(stream).str();
-  out.write(detail::layer_state_magic.data(), detail::layer_state_magic.size());
-  detail::StateWriter head;
-  for (const std::int64_t value :
-       {detail::layer_state_version, static_cast<std::int64_t>(sizeof(Scalar)),
-        static_cast<std::int64_t>(state.sequences_), states, static_cast<std::int64_t>(state.seen_.rows()),
-        static_cast<std::int64_t>(state.tokens_), static_cast<std::int64_t>(body.size()),
-        std::bit_cast<std::int64_t>(detail::checksum(body))})
-    head.put(value);
-  out << head.bytes() << body;
-  if (!out.flush()) detail::raise<InvalidStateFile>("layer state file: cannot be written");
+  detail::write_file(
+      out, "layer state file", detail::layer_state_magic,
+      {detail::layer_state_version, sizeof(Scalar), state.sequences_, states, state.seen_.rows(), state.tokens_}, body);
 }
 
 /// Reads it into the state of a layer with the same feature map, recipe and sizes, of as many sequences: the layer goes
@@ -53,25 +46,18 @@ void save(const LayerState<Scalar, L>& state, std::ostream& out) {
 template <class Scalar, class L>
 void load(LayerState<Scalar, L>& state, std::istream& in) {
   const auto refuse = [](const auto&... words) { detail::raise<InvalidStateFile>("layer state file: ", words...); };
-  std::array<char, 8> magic{};
-  if (!in.read(magic.data(), magic.size()) || magic != detail::layer_state_magic) refuse("this is not one");
-  std::array<std::int64_t, 8> head{};
-  if (!in.read(reinterpret_cast<char*>(head.data()), sizeof head)) refuse("it ends inside of its head");
   std::int64_t states = 0;
   if constexpr (LayerState<Scalar, L>::is_constant) states = std::ssize(state.states_);
-  const std::array<std::pair<const char*, std::int64_t>, 5> expected = {
-      {{"version", detail::layer_state_version},
-       {"bytes of a scalar", sizeof(Scalar)},
-       {"number of sequences", state.sequences_},
-       {"number of states", states},
-       {"seen numbers of a token", state.seen_.rows()}}};
-  for (std::size_t n = 0; n < expected.size(); ++n)
-    if (head[n] != expected[n].second) refuse(expected[n].first, " is ", head[n], ", must be ", expected[n].second);
-  const std::int64_t tokens = head[5], size = head[6];
-  if (tokens < 0 || size < 0) refuse(tokens, " tokens and a body of ", size, " bytes cannot be this layer's");
-  const std::string body = detail::read_bytes(in, size);
-  if (std::cmp_not_equal(body.size(), size)) refuse("it ends inside of its body");
-  if (detail::checksum(body) != std::bit_cast<std::uint64_t>(head[7])) refuse("the checksum does not match");
+  std::array<std::int64_t, 6> head{};
+  const std::string body = detail::read_file(in, "layer state file", detail::layer_state_magic, head,
+                                             {{0, "version", detail::layer_state_version},
+                                              {1, "bytes of a scalar", sizeof(Scalar)},
+                                              {2, "number of sequences", state.sequences_},
+                                              {3, "number of states", states},
+                                              {4, "seen numbers of a token", state.seen_.rows()}});
+  const std::int64_t tokens = head[5];
+  if (tokens < 0) refuse(tokens, " tokens cannot be this layer's");
+  const auto size = std::ssize(body);
 
   if constexpr (LayerState<Scalar, L>::is_constant) {
     std::istringstream stream(body);
