@@ -77,10 +77,9 @@ class Minimizer {
         }
       all = std::move(longer);
     }
-    const auto sum = [](const std::vector<Index>& sizes) {
-      return std::accumulate(sizes.begin(), sizes.end(), Index{0});
-    };
-    std::stable_sort(all.begin(), all.end(), [&](const auto& a, const auto& b) { return sum(a) < sum(b); });
+    std::ranges::sort(all, {}, [](const std::vector<Index>& sizes) {
+      return std::pair(std::accumulate(sizes.begin(), sizes.end(), Index{0}), sizes);
+    });
     for (const auto& sizes : all)
       if (search(sizes)) return;
   }
