@@ -92,9 +92,7 @@ class KeyBlocksBackward {
     block.start = start;
     block.tokens = s.segment.range(), block.keys = n, block.total = s.segment.total();
     block.resets = s.segment.resets();
-    block.M = s.scales.M, block.top = block.unit = log2_zero, block.gate_through = 0;
-    for (Index j = 0; j < n; ++j)
-      if (is_exponential || keys.norms[j] != Scalar(0)) block.top = std::max(block.top, keys.exponents[j]);
+    block.M = s.scales.M, block.top = s.scales.top, block.unit = log2_zero, block.gate_through = 0;
     const auto copy = [](const auto* from, auto& to, Index size) { std::copy_n(from, size, to(size).data()); };
     copy(keys.vectors.data, block.vectors, d * n);
     copy(s.scales.weights, block.weights, n), copy(keys.fractions, block.fractions, n);

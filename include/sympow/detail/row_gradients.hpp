@@ -22,22 +22,18 @@ template <class Scalar>
 struct KeyScales {
   static constexpr double most_apart = std::numeric_limits<Scalar>::max_exponent / 3;
 
-  double M = 0;
-  double* shifts = nullptr;   ///< shift_j
-  Scalar* weights = nullptr;  ///< w_j, 0 for a key without weight
+  double M = 0, top = log2_zero;  ///< M is top, the largest exponent of keys that are not 0, where there are any
+  double* shifts = nullptr;       ///< shift_j
+  Scalar* weights = nullptr;      ///< w_j, 0 for a key without weight
 
   template <FeatureMap F>
   void set(const WeightedKeys<Scalar>& keys) {
-    M = 0;
     std::fill_n(shifts, keys.size, 0.);
+    for (Index j = 0; j < keys.size; ++j)
+      if (F::score == Score::exponential || keys.norms[j] != Scalar(0)) top = std::max(top, keys.exponents[j]);
     if constexpr (F::score == Score::exponential) return;
-    double largest = log2_zero, of_zeros = log2_zero;
-    for (Index j = 0; j < keys.size; ++j) {
-      double& level = keys.norms[j] == Scalar(0) ? of_zeros : largest;
-      level = std::max(level, keys.exponents[j]);
-    }
-    if (largest == log2_zero) largest = of_zeros;
-    if (largest != log2_zero) M = largest;
+    const double largest = top == log2_zero ? keys.heaviest : top;
+    M = largest == log2_zero ? 0 : largest;
     for (Index j = 0; j < keys.size; ++j) {
       const double below = keys.exponents[j] - M;
       if (below != log2_zero && !(std::abs(below) <= most_apart)) shifts[j] = below;

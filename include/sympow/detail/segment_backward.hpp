@@ -114,7 +114,7 @@ class SegmentBackward {
     keys_ = {all.begin, with_keys ? std::clamp<Index>(call.K.cols() - all.begin, 0, all.size) : 0};
     start_ = frame_ = start;
     segment.load(elapsed, frame_, queries_of(call.Q), first_row(), keys_of(call.K), keys_of(call.V));
-    scales = {0, buffers.shifts(size()).data(), buffers.weights(size()).data()};
+    scales = {.shifts = buffers.shifts(size()).data(), .weights = buffers.weights(size()).data()};
     scales.template set<F>(segment.keys());
     return frame_;
   }
@@ -150,7 +150,7 @@ class SegmentBackward {
     differentiate_own();
     past.go_back(*this);
     if (!call.options.mask.is_full) {  // else without gates
-      // flows_t += Σ_{i ≥ t} of_rows_i + Σ_{j < t} of_keys_j + what flows through: what acts at t multiplies these pairs
+      // flows_t += Σ_{i ≥ t} of_rows_i + Σ_{j < t} of_keys_j + gate_through: what acts at t multiplies these pairs
       double from = 0, before = gate_through;
       for (Index t = size(); t-- > 0;) flows()[t] += from += buffers.of_rows(size())[t];
       for (Index t = 0; t < size(); before += buffers.of_keys(size())[t++]) flows()[t] += before;
@@ -256,10 +256,11 @@ class SegmentBackward {
           static_cast<Scalar>(std::max(own.exponents[j] - own.heaviest, -PackedExponential<Scalar>::largest_whole));
     for (Index i = 0; i < n; ++i) {
       const auto [first, seen] = own_seen(i);
-      const Index count = rows[i].has_gradient() ? seen : 0;  // else all is 0, whatever dy is
+      const Index count = rows[i].has_gradient() ? seen : 0,  // else all is 0, whatever dy is
+          read = (i / keys_at_once + 1) * keys_at_once;
       for (MatrixView<Scalar> pairs : {x, e, d_logits}) {
         pairs.col(i).head(first).setZero();
-        pairs.col(i).tail(pairs.rows() - first - count).setZero();
+        pairs.col(i).segment(first + count, std::min(pairs.rows(), read) - first - count).setZero();
       }
       Scalar *const of_row = x.col(i).data() + first, *const slopes = d_logits.col(i).data() + first;
       const double length = segment.queries().lengths[i];
@@ -316,7 +317,10 @@ class SegmentBackward {
     };
     set_pass_levels();
     const auto of_rows = buffers.row_levels(size() + 1), of_keys = buffers.key_levels(size() + 1);
-    const double top = next(of_rows, -log2_zero), heaviest = next(of_keys, -log2_zero), flow = exponent_of_flow();
+    const double top = next(of_rows, -log2_zero), heaviest = next(of_keys, -log2_zero);
+    double largest = 0;
+    for (const double x : through()) largest = std::max(largest, std::abs(x));
+    const double flow = std::isfinite(largest) ? std::ceil(std::log2(largest)) : log2_zero;
     const bool is_only = std::isinf(next(of_rows, top)) && std::isinf(next(of_keys, heaviest)),
                has_flow = is_only && (flow == log2_zero || std::abs(flow - top - heaviest) < most_unit);
     adds_ = call.adds || !has_flow;
@@ -370,14 +374,15 @@ class SegmentBackward {
         is_empty = is_empty && !is_in;
       }
     auto d_queries = buffers.d_queries(rows_of_vectors, n), d_keys = buffers.d_keys(rows_of_vectors, n);
-    d_queries.setZero(), d_keys.setZero();
     for (Index i = 0; i < n; ++i) {
-      if (has_before(pass, i))
-        set_times_power_of_two<Scalar>(d_queries.col(i), buffers.from_before(rows_of_vectors, n).col(i), N - pass.L);
-      if (i < keys && has_behind(pass, i))
-        set_times_power_of_two<Scalar>(d_keys.col(i), buffers.from_behind(rows_of_vectors, n).col(i),
-                                       U - scales.M - pass.H);
-      is_empty = is_empty && !has_before(pass, i) && !(i < keys && has_behind(pass, i));
+      const bool of_before = has_before(pass, i), of_behind = i < keys && has_behind(pass, i);
+      is_empty = is_empty && !of_before && !of_behind;
+      auto dq = d_queries.col(i), dk = d_keys.col(i);
+      if (!of_before) dq.setZero();
+      if (!of_behind) dk.setZero();
+      if (of_before) set_times_power_of_two<Scalar>(dq, buffers.from_before(dq.size(), n).col(i), N - pass.L);
+      if (of_behind)
+        set_times_power_of_two<Scalar>(dk, buffers.from_behind(dk.size(), n).col(i), U - scales.M - pass.H);
     }
     if (!is_empty || has_state(pass)) move_back(pass, of_pass, d_queries, d_keys);
   }
@@ -485,12 +490,6 @@ class SegmentBackward {
     call.vjp.to_segment_frame_vjp(frame_, segment.range(), x);
     if (is_absolute()) add_times_power_of_two<double>(through(), flows, R);
     add_vector_gradients(pass, d_queries, d_keys);
-  }
-  // log2 of the largest flow through the segment; -∞ if there is none, or none that is a number.
-  double exponent_of_flow() {
-    double largest = 0;
-    for (const double x : through()) largest = std::max(largest, std::abs(x));
-    return std::isfinite(largest) ? std::ceil(std::log2(largest)) : log2_zero;
   }
   // The states on both sides of the segment go with what comes from before and from behind.
   [[nodiscard]] bool has_state(const Pass& pass) { return has_mixed && has_pair(pass, size(), size()); }
