@@ -24,9 +24,10 @@ void attention(const F& feature, const A& transition, const Eigen::MatrixBase<DQ
   using Scalar = typename DQ::Scalar;
   constexpr detail::RowKind kind = detail::row_kind<Normalization, F>();
   if constexpr (detail::check_types<F, A, DQ, DK, DV>())
-    detail::FormCalls<Scalar, F>::attention(
-        {kind, feature, detail::ViewOf<Scalar, A>(transition), Q.derived(), K.derived(), V.derived(), options}, output,
-        workspace);
+    detail::FormCalls<Scalar, F>::call(
+        Form::attention,
+        {kind, feature, detail::ViewOf<Scalar, A>(transition), Q.derived(), K.derived(), V.derived(), options}, {},
+        output, workspace);
 }
 
 /// The same, returning Y.
@@ -58,8 +59,8 @@ void chunked(const F& feature, const A& transition, const Eigen::MatrixBase<DQ>&
              std::type_identity_t<OptionalRef<Workspace<S>>> workspace = {}, const Options& options = {}) {
   constexpr detail::RowKind kind = detail::row_kind<Normalization, F>();
   if constexpr (detail::check_state_form<F, A, DQ, DK, DV, S, G>())
-    detail::FormCalls<S, F>::chunked(
-        {kind, feature, detail::ViewOf<S, A>(transition), Q.derived(), K.derived(), V.derived(), options}, state,
+    detail::FormCalls<S, F>::call(
+        Form::chunked, {kind, feature, detail::ViewOf<S, A>(transition), Q.derived(), K.derived(), V.derived(), options}, state,
         output, workspace);
 }
 
@@ -99,7 +100,7 @@ void absorb(const F& feature, const A& transition, const Eigen::MatrixBase<DK>& 
             State<S, G>& state, std::type_identity_t<OptionalRef<Workspace<S>>> workspace = {},
             const Options& options = {}) {
   if constexpr (detail::check_state_form<F, A, DK, DK, DV, S, G>())
-    detail::FormCalls<S, F>::from_state(Form::chunked,
+    detail::FormCalls<S, F>::call(Form::chunked,
                                         {detail::RowKind::sums, feature, detail::ViewOf<S, A>(transition), K.derived(),
                                          K.derived(), V.derived(), options},
                                         state, {}, workspace);
@@ -120,13 +121,12 @@ template <class Normalization = DefaultNormalization, FeatureMap F, Transition A
 void recurrent(const F& feature, const A& transition, const Eigen::MatrixBase<DQ>& Q, const Eigen::MatrixBase<DK>& K,
                const Eigen::MatrixBase<DV>& V, State<S, G>& state, const std::type_identity_t<Output<S>>& output,
                std::type_identity_t<OptionalRef<Workspace<S>>> workspace = {}, const Options& options = {}) {
-  Batch<S> Y = output.rows();
   constexpr detail::RowKind kind = detail::row_kind<Normalization, F>();
   if constexpr (detail::check_state_form<F, A, DQ, DK, DV, S, G>())
-    detail::FormCalls<S, F>::from_state(
+    detail::FormCalls<S, F>::call(
         Form::recurrent,
-        {kind, feature, detail::ViewOf<S, A>(transition), Q.derived(), K.derived(), V.derived(), options}, state, Y,
-        workspace);
+        {kind, feature, detail::ViewOf<S, A>(transition), Q.derived(), K.derived(), V.derived(), options}, state,
+        Output<S, Tape<S, F>>(output.rows()), workspace);
 }
 
 /// The same, returning Y.

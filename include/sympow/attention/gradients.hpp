@@ -22,20 +22,20 @@ struct AttentionVjpCall {
 namespace detail {
 
 /// Checks a call and computes its gradients.
-template <class Scalar, class F, class A>
-Gradients<Scalar, A> attention_gradients(RowKind kind, const F& feature, const A& transition,
-                                         const AttentionVjpCall<Scalar, F, A>& call) {
+template <Form form, class Scalar, class F, class A>
+Gradients<Scalar, A> gradients_of(RowKind kind, const F& feature, const A& transition, const auto& call) {
+  constexpr bool is_attention = form == Form::attention;
   Gradients<Scalar, A> gradients;
   if constexpr (check_types<F, A, Matrix<Scalar>, Matrix<Scalar>, Matrix<Scalar>>() &&
-                check_vjp<F, A, Scalar, true>()) {
+                check_vjp<F, A, Scalar, is_attention>()) {
     using Calls = GradientCalls<Scalar, F>;
-    const VjpArguments<Scalar> x{call.Q, call.K, call.V, call.dY};
     VjpTransitionOf<Scalar, A> of_call(transition, gradients.transition);
-    const SavedRows<Scalar> rows = Calls::check_attention(kind, of_call, x, call.tape, call.options);
+    VjpInputs<Scalar, F> x{kind, feature, of_call, call.Q, call.K, call.V, call.dY, call.options, {}, call.tape};
+    if constexpr (!is_attention) x.state = call.state, x.d_state = call.d_state;
+    Calls::check(form, x);
     VjpWorkspace<Scalar> own;
-    gradients = take_memory(call.reuse, x);
-    const auto to = begin_gradients(gradients, transition, x, call.options, true);
-    Calls::attention(kind, feature, of_call, x, to, call.workspace ? *call.workspace : own, call.options, rows);
+    const auto to = begin_gradients(gradients, call.reuse, transition, x, is_attention);
+    Calls::run(form, x, to, call.workspace ? *call.workspace : own);
   }
   return gradients;
 }
@@ -56,13 +56,13 @@ Gradients<Scalar, A> attention_gradients(RowKind kind, const F& feature, const A
 template <class Normalization = DefaultNormalization, FeatureMap F, Transition A>
 [[nodiscard]] Gradients<float, A> attention_vjp(const F& feature, const A& transition,
                                                 const AttentionVjpCall<float, F, A>& call) {
-  return detail::attention_gradients(detail::row_kind<Normalization, F>(), feature, transition, call);
+  return detail::gradients_of<Form::attention, float>(detail::row_kind<Normalization, F>(), feature, transition, call);
 }
 /// Overload for double.
 template <class Normalization = DefaultNormalization, FeatureMap F, Transition A>
 [[nodiscard]] Gradients<double, A> attention_vjp(const F& feature, const A& transition,
                                                  const AttentionVjpCall<double, F, A>& call) {
-  return detail::attention_gradients(detail::row_kind<Normalization, F>(), feature, transition, call);
+  return detail::gradients_of<Form::attention, double>(detail::row_kind<Normalization, F>(), feature, transition, call);
 }
 
 // ---- Gradients of the chunked form, O(T)
@@ -72,53 +72,28 @@ template <class Normalization = DefaultNormalization, FeatureMap F, Transition A
 template <class Scalar, FeatureMap F, Transition A>
 struct ChunkedVjpCall {
   ConstBatch<Scalar> Q, K, V, dY;
-  OptionalRef<const State<Scalar, F>> state = {};  ///< before the first token; an empty one if it is left out
-  OptionalRef<const Tape<Scalar, F>> tape = {};    ///< that `chunked` has filled, in the place of that state
+  OptionalRef<const typename detail::StateOf<Scalar, F>::type> state = {};  ///< before the first token, or none
+  OptionalRef<const Tape<Scalar, F>> tape = {};  ///< that `chunked` has filled, in the place of that state
   /// The gradient of the state after the last token, and then that of the state before the first. 0 if it is left out.
-  OptionalRef<StateGradient<Scalar, F>> d_state = {};
+  OptionalRef<typename detail::StateOf<Scalar, F>::gradient> d_state = {};
   OptionalRef<Gradients<Scalar, A>> reuse = {};      ///< gradients whose memory those returned take over
   OptionalRef<VjpWorkspace<Scalar>> workspace = {};  ///< scratch; the call makes its own if it is left out
-  Options options = {};
-};
-/// Without an embedding there is no state.
-template <class Scalar, FeatureMap F, Transition A>
-  requires(!FiniteFeatureMap<F>)
-struct ChunkedVjpCall<Scalar, F, A> {
-  ConstBatch<Scalar> Q, K, V, dY;
-  OptionalRef<Gradients<Scalar, A>> reuse = {};
-  OptionalRef<VjpWorkspace<Scalar>> workspace = {};
   Options options = {};
 };
 
 namespace detail {
 
-/// Checks a call and computes its gradients.
+/// As `gradients_of`, where a feature map and a transition have states.
 template <class Scalar, class F, class A>
 Gradients<Scalar, A> chunked_gradients(RowKind kind, const F& feature, const A& transition,
                                        const ChunkedVjpCall<Scalar, F, A>& call) {
-  Gradients<Scalar, A> gradients;
-  if constexpr (check_finite_map<F>() && check_types<F, A, Matrix<Scalar>, Matrix<Scalar>, Matrix<Scalar>>() &&
-                check_moves<F, A>() && check_vjp<F, A, Scalar>()) {
-    using Calls = GradientCalls<Scalar, F>;
-    const VjpArguments<Scalar> x{call.Q, call.K, call.V, call.dY};
+  if constexpr (check_finite_map<F>() && check_moves<F, A>()) {
     if (call.state && call.tape)
       raise<InvalidArgument>(
           "chunked_vjp: a state and a tape are given, must be one of them: a tape begins with a state");
-    std::optional<StateGradient<Scalar, F>> own_d_state;
-    if (!call.d_state) own_d_state.emplace(feature, x.K.rows(), x.V.rows());
-    StateGradient<Scalar, F>& d_state = call.d_state ? *call.d_state : *own_d_state;
-    std::optional<State<Scalar, F>> empty;
-    if (!call.state && !call.tape) empty.emplace(feature, x.K.rows(), x.V.rows());
-    const OptionalRef<const State<Scalar, F>> state = empty ? OptionalRef<const State<Scalar, F>>(*empty) : call.state;
-    VjpTransitionOf<Scalar, A> of_call(transition, gradients.transition);
-    Calls::check_chunked(feature, of_call, x, state, call.tape, d_state, call.options);
-    VjpWorkspace<Scalar> own;
-    gradients = take_memory(call.reuse, x);
-    const auto to = begin_gradients(gradients, transition, x, call.options, false);
-    Calls::chunked(kind, feature, of_call, x, to, state, call.tape, d_state, call.workspace ? *call.workspace : own,
-                   call.options);
+    return gradients_of<Form::chunked, Scalar>(kind, feature, transition, call);
   }
-  return gradients;
+  return {};
 }
 
 }  // namespace detail

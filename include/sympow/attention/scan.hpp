@@ -3,6 +3,8 @@
 
 #include <algorithm>
 #include <cmath>
+#include <initializer_list>
+#include <utility>
 #include <vector>
 
 #include <sympow/attention/compiled_forms.hpp>
@@ -94,7 +96,7 @@ template <class Scalar>
 void advance_frame(const TransitionView<Scalar>& transition, Frame& frame, Segment segment, Index d,
                    Workspace<Scalar>& work) {
   if (transition.advance_frame(frame, segment) || transition.key_action() != KeyAction::turn) return;
-  SegmentBuffers<Scalar>& memory = memory_of(work).segment;
+  SegmentBuffers<Scalar>& memory = WorkspaceAccess::forward(work).segment;
   auto queries = memory.queries(d, segment.size), keys = memory.keys(d, segment.size);
   queries.setZero();
   keys.setZero();
@@ -119,86 +121,143 @@ void clear(State<Scalar, F>& state, const Frame& from) {
   frames.log_channels.setZero(state.key_dimension());
 }
 
-/// The chunked form of one sequence by segments of whole chunks, `options.chunk` each, on several threads. With state s
-/// that before segment s, part s that of its tokens alone:
+/// What a scan does with a segment: each in a job of its own, or those of a window one after the other in one job.
+enum class StepOrder { any, rising, falling };
+template <class Scratch>
+struct ScanStep {
+  StepOrder order;
+  Visitor<Index, Scratch&> run;
+};
+
+/// Segments go through the steps by windows, from the first or from the last, each step a window behind the one before,
+/// so that a round is many independent jobs on few states. Nothing depends on the number of threads but which of them
+/// does what.
+template <class Scratch>
+void run_by_windows(Index segments, Index window, bool from_last, std::initializer_list<ScanStep<Scratch>> steps,
+                    const Threads& threads, std::vector<Scratch>& scratch) {
+  const Index windows = (segments + window - 1) / window, count = std::ssize(steps);
+  std::vector<std::pair<const ScanStep<Scratch>*, Segment>> jobs;
+  for (Index round = 0; round < windows + count - 1; ++round) {
+    jobs.clear();
+    for (const bool is_chain : {true, false})  // the longest first
+      for (Index k = count; k-- > 0;) {
+        const ScanStep<Scratch>& step = steps.begin()[k];
+        const Index nth = round - k, begin = (from_last ? windows - 1 - nth : nth) * window;
+        if (nth < 0 || nth >= windows || (step.order != StepOrder::any) != is_chain) continue;
+        const Segment all{begin, std::min(window, segments - begin)};
+        if (is_chain) jobs.emplace_back(&step, all);
+        for (Index s = all.begin; !is_chain && s < all.end(); ++s) jobs.emplace_back(&step, Segment{s, 1});
+      }
+    parallel_for(std::ssize(jobs), threads, scratch, [&](Index n, Scratch& work) {
+      const auto& [step, range] = jobs[static_cast<std::size_t>(n)];
+      for (Index i = 0; i < range.size; ++i)
+        step->run(step->order == StepOrder::falling ? range.end() - 1 - i : range.begin + i, work);
+    });
+  }
+}
+
+/// The segments of a sequence, whole chunks each, and their states: state s that before segment s, part s that of its
+/// tokens alone, in the coordinates of segment s. So many of either are held at a time.
+template <class Scalar, class F>
+class SegmentStates {
+  using StateType = State<Scalar, F>;
+
+ public:
+  SegmentStates(const F& feature, const TransitionView<Scalar>& transition, MatrixView<const Scalar> K,
+                MatrixView<const Scalar> V, const Options& options)
+      : feature_(feature),
+        transition_(transition),
+        K_(K),
+        V_(V),
+        options_(options),
+        size_(scanned_segment(feature.dimension(K.rows()), options.chunk)) {}
+
+  [[nodiscard]] Index count() const { return (K_.cols() + size_ - 1) / size_; }
+  [[nodiscard]] Index size() const { return size_; }  ///< tokens of a segment, the last except
+  [[nodiscard]] Segment tokens(Index s) const { return {s * size_, std::min(size_, K_.cols() - s * size_)}; }
+  StateType& part(Index s) { return parts_[static_cast<std::size_t>(s) % parts_.size()]; }
+  StateType& before(Index s) { return states_[static_cast<std::size_t>(s) % states_.size()]; }
+
+  /// From the frame of a state, whose way to read sums all have.
+  void begin(const StateType& state, Index parts, Index states, Workspace<Scalar>& work) {
+    frames_ = {state.frame()};
+    for (Index s = 0; s + 1 < count(); ++s) {
+      frames_.push_back(frames_.back());
+      advance_frame(transition_, frames_.back(), tokens(s), K_.rows(), work);
+    }
+    StateType blank(feature_, K_.rows(), V_.rows(), 0);
+    blank.read_as_bf16(state.reads_as_bf16());
+    parts_.assign(static_cast<std::size_t>(parts), blank);
+    states_.assign(static_cast<std::size_t>(states), blank);
+  }
+  /// Part s from nothing.
+  void absorb(Index s, Workspace<Scalar>& work) {
+    clear(part(s), frames_[static_cast<std::size_t>(s)]);
+    const Segment own = tokens(s);
+    const auto K = K_.middleCols(own.begin, own.size), V = V_.middleCols(own.begin, own.size);
+    const SegmentView<Scalar> transition(transition_, own);
+    FormCalls<Scalar, F>::run(Form::chunked, {RowKind::sums, feature_, transition, K, K, V, options_}, part(s), {},
+                              work);
+  }
+  /// to ← the state that goes on by segment s; part s is used up.
+  void merge(const StateType& state, Index s, StateType& to) {
+    add_state(feature_, StateAccess::content(state), StateAccess::content(part(s)));
+    std::swap(to, part(s));
+  }
+
+ private:
+  const F& feature_;
+  const TransitionView<Scalar>& transition_;
+  MatrixView<const Scalar> K_, V_;
+  const Options& options_;
+  Index size_;
+  std::vector<Frame> frames_;
+  std::vector<StateType> parts_, states_;
+};
+
+/// The chunked form of one sequence by segments of whole chunks, `options.chunk` each, on several threads:
 ///
 ///     absorb    part s from nothing, in the coordinates of segment s                 half of the work
 ///     merge     state s + 1 from state s and part s                                   the only chain
 ///     read      the outputs of segment s from state s and directly, keeping tokens   the other half
 ///               in a tail as long as the segment, so that nothing is folded twice
 ///
-/// Nothing depends on the number of threads but which of them does what: results are the same bit for bit. Segments go
-/// through the three steps by windows, each step a window behind the one before, so that a round is many independent
-/// jobs on few states; memory: four windows of states. Work beside the chunked form's own: the merges, 5 (e + 1) D a
-/// segment, tails, T · segment (d + e), and the angles of what turns keys, which both halves need. At d = e = 64, P = 2
-/// in float and 65,536 tokens 3.0 µs a token become 3.4 on one thread and 1.8 on two. (To give each thread some of the
-/// e values instead is simpler, but repeats embeddings and logits: 1.4 times the speed on two threads.)
+/// Results are the same bit for bit for any number of threads. Memory: four windows of states. Work beside the chunked
+/// form's own: the merges, 5 (e + 1) D a segment, tails, T · segment (d + e), and the angles of what turns keys, which
+/// both halves need. At d = e = 64, P = 2 in float and 65,536 tokens 3.0 µs a token become 3.4 on one thread and 1.8 on
+/// two. (To give each thread some of the e values instead is simpler, but repeats embeddings and logits: 1.4 times the
+/// speed on two threads.)
 template <class F, class Scalar>
 void scan(const FormInputs<Scalar, F>& x, State<Scalar, F>& state, Batch<Scalar> Y, Workspaces<Scalar>& workspaces,
           const Threads& threads) {
-  using StateType = State<Scalar, F>;
-  using Forms = FormCalls<Scalar, F>;
-  const Index T = x.Q.cols(), d = x.Q.rows(), e = x.V.rows(),
-              size = scanned_segment(x.feature.dimension(d), x.options.chunk), segments = (T + size - 1) / size;
-  const auto segment = [&](Index s) { return Segment{s * size, std::min(size, T - s * size)}; };
-  const Index window = std::max(4, 2 * threads.count), windows = (segments + window - 1) / window;
+  SegmentStates<Scalar, F> all(x.feature, x.transition, x.K, x.V, x.options);
+  const Index window = std::max(4, 2 * threads.count), parts = std::min(all.count(), 2 * window);
   if (workspaces.empty()) workspaces.resize(1);
-
-  std::vector<Frame> frames{state.frame()};
-  for (Index s = 0; s + 1 < segments; ++s) {
-    frames.push_back(frames.back());
-    advance_frame(x.transition, frames.back(), segment(s), d, workspaces[0]);
-  }
-  StateType blank(x.feature, d, e, 0);
-  blank.read_as_bf16(state.reads_as_bf16());
-  std::vector<StateType> parts(static_cast<std::size_t>(std::min(segments, 2 * window)), blank),
-      states(parts.size() + 1, blank);
-  const auto part = [&](Index s) -> StateType& { return parts[static_cast<std::size_t>(s) % parts.size()]; };
-  const auto before = [&](Index s) -> StateType& { return states[static_cast<std::size_t>(s) % states.size()]; };
-  before(0) = state;
-  set_tail(before(0), 0);
-
-  const auto absorb_one = [&](Index s, Workspace<Scalar>& work) {
-    clear(part(s), frames[static_cast<std::size_t>(s)]);
-    const Segment own = segment(s);
-    Forms::run_from_state(
-        Form::chunked,
-        {RowKind::sums, x.feature, SegmentView<Scalar>(x.transition, own), x.K.middleCols(own.begin, own.size),
-         x.K.middleCols(own.begin, own.size), x.V.middleCols(own.begin, own.size), x.options},
-        part(s), {}, work);
+  all.begin(state, parts, parts + 1, workspaces[0]);
+  all.before(0) = state;
+  set_tail(all.before(0), 0);
+  const auto absorb = [&](Index s, Workspace<Scalar>& work) { all.absorb(s, work); };
+  const auto merge = [&](Index s, Workspace<Scalar>&) {
+    check_adjacent(all.before(s), all.part(s));
+    all.merge(all.before(s), s, all.before(s + 1));
   };
-  const auto merge_one = [&](Index s) {
-    check_adjacent(before(s), part(s));
-    add_state(x.feature, StateAccess::content(before(s)), StateAccess::content(part(s)));
-    std::swap(before(s + 1), part(s));
-  };
-  const auto read_one = [&](Index s, Workspace<Scalar>& work) {
-    const Segment own = segment(s);
-    set_tail(before(s), own.size);
-    before(s).drop_key_product();  // it has been merged
+  const auto read = [&](Index s, Workspace<Scalar>& work) {
+    const Segment own = all.tokens(s);
+    const auto columns = [&](const auto& matrix) { return matrix.middleCols(own.begin, own.size); };
+    State<Scalar, F>& before = all.before(s);
+    set_tail(before, own.size);
+    before.drop_key_product();  // it has been merged
+    const SegmentView<Scalar> transition(x.transition, own);
     Batch<Scalar> rows = Y.middleCols(own.begin, own.size);
-    Forms::run_from_state(
-        Form::chunked,
-        {x.kind, x.feature, SegmentView<Scalar>(x.transition, own), x.Q.middleCols(own.begin, own.size),
-         x.K.middleCols(own.begin, own.size), x.V.middleCols(own.begin, own.size), x.options, x.group},
-        before(s), rows, work);
+    FormCalls<Scalar, F>::run(
+        Form::chunked, {x.kind, x.feature, transition, columns(x.Q), columns(x.K), columns(x.V), x.options, x.group},
+        before, Output<Scalar, Tape<Scalar, F>>(rows), work);
   };
-  const auto of_window = [&](Index w) {
-    return w < 0 || w >= windows ? Segment{} : Segment{w * window, std::min(window, segments - w * window)};
-  };
-  for (Index round = 0; round < windows + 2; ++round) {
-    const Segment absorbed = of_window(round), merged = of_window(round - 1), read = of_window(round - 2);
-    parallel_for(1 + absorbed.size + read.size, threads, workspaces, [&](Index n, Workspace<Scalar>& work) {
-      if (n == 0)
-        for (Index s = merged.begin; s < merged.end(); ++s) merge_one(s);
-      else if (n <= read.size)
-        read_one(read.begin + n - 1, work);
-      else
-        absorb_one(absorbed.begin + n - 1 - read.size, work);
-    });
-  }
-  set_tail(before(segments), state.tail_capacity());
-  state = std::move(before(segments));
+  run_by_windows<Workspace<Scalar>>(
+      all.count(), window, false,
+      {{StepOrder::any, absorb}, {StepOrder::rising, merge}, {StepOrder::any, read}}, threads, workspaces);
+  set_tail(all.before(all.count()), state.tail_capacity());
+  state = std::move(all.before(all.count()));
 }
 
 }  // namespace SYMPOW_NAMESPACE::detail
