@@ -161,25 +161,19 @@ void check_state(std::type_identity_t<OptionalRef<const State<Scalar, F>>> given
         "the state was built under a Householder chain, the transition is a channel decay; the two do not commute");
 }
 
-/// Whether a feature map has a state; false after a sentence.
-template <class F>
-constexpr bool check_finite_map() {
-  static_assert(FiniteFeatureMap<F>,
-                "this feature map (Exponential, or one without dimension and embed) has no finite embedding, hence no "
-                "state: it has the attention form only");
-  return FiniteFeatureMap<F>;
-}
-
-/// Whether a transition can move a state of a feature map; false after a sentence.
+/// Whether a feature map has states, which a transition can move; false after a sentence.
 template <FeatureMap F, Transition A>
 constexpr bool check_moves() {
-  constexpr bool moves = has_state_forms<F, A>;
+  constexpr bool is_finite = FiniteFeatureMap<F>, moves = !is_finite || has_state_forms<F, A>;
+  static_assert(is_finite,
+                "this feature map (Exponential, or one without dimension and embed) has no finite embedding, hence no "
+                "state: it has the attention form only");
   static_assert(moves,
                 "a state form needs a transition that moves states: one that mixes channels needs apply_to_keys and "
                 "apply_to_state, and a feature map that is linear, as its lift to a power would be D x D at every "
                 "token; one that "
                 "scales channels needs log_channel_totals. Without it there is the attention form");
-  return moves;
+  return is_finite && moves;
 }
 
 /// Throws `InvalidArgument` unless a state form goes with a mask.
@@ -220,110 +214,18 @@ void with_state(std::type_identity_t<OptionalRef<State<Scalar, F>>> state, const
   f(own);
 }
 
-/// Calls of a feature map under any transition, compiled once for a scalar type.
-template <class Scalar, FeatureMap F>
-struct FormCalls {
-  using Inputs = FormInputs<Scalar, F>;
-  using OfHead = typename StateOf<Scalar, F>::type;
-  using StateRef = OptionalRef<OfHead>;
-  using RowsRef = OptionalRef<const Output<Scalar, Tape<Scalar, F>>>;
-  using TapeRef = OptionalRef<Tape<Scalar, F>>;
+/// `view` with the largest gate of every token factored out, if the slowest channels of powers decay by more than
+/// e^-27 over the call; else null.
+template <FeatureMap F, class Scalar>
+std::unique_ptr<const TransitionView<Scalar>> slow_gates_factored_out(const TransitionView<Scalar>& view) {
+  if (F::score != Score::power || !(degree_of<F> * view.total_max_log_gate() < least_log_decay)) return nullptr;
+  return view.factor_out_max_gate(degree_of<F>);
+}
 
-  /// Checks a call and runs it; nothing is touched if a check throws. The state is that of all heads of a group, the
-  /// output that of the first. Without an output the call has no rows: its queries are not looked at.
-  static void call(Form form, const Inputs& x, StateRef state, RowsRef output, OptionalRef<Workspace<Scalar>> workspace);
-  /// The same of a batch, which has checked it. A tape is filled by attention, and by chunks under causal(); left empty
-  /// by others.
-  static void run(Form form, const Inputs& x, StateRef state, RowsRef output, Workspace<Scalar>& workspace);
-
- private:
-  using View = TransitionView<Scalar>;
+/// The rows of a state form; the state goes on.
+template <class Scalar, FiniteFeatureMap F>
+void go_on_from(State<Scalar, F>& state, Form form, const FormInputs<Scalar, F>& x, ForwardCall<Scalar>& call) {
   using Pass = ForwardPasses<Scalar, PassFeature<Scalar, F>>;
-
-  static void check(Form form, const Inputs& x, StateRef state, RowsRef output);
-  static void attend(const Inputs& x, ForwardCall<Scalar>& call, TapeRef tape);
-  static void go_on_from(OfHead& state, Form form, const Inputs& x, ForwardCall<Scalar>& call)
-    requires FiniteFeatureMap<F>;
-  static void record_chunks(OfHead& state, const Inputs& x, ForwardCall<Scalar>& call, Tape<Scalar, F>& tape)
-    requires FiniteFeatureMap<F>;
-
-  /// `view` with the largest gate of every token factored out, if the slowest channels of powers decay by more than
-  /// e^-27 over the call; else null.
-  static std::unique_ptr<const View> factored(const View& view) {
-    if (F::score != Score::power || !(degree_of<F> * view.total_max_log_gate() < least_log_decay)) return nullptr;
-    return view.factor_out_max_gate(degree_of<F>);
-  }
-};
-
-template <class Scalar, FeatureMap F>
-void FormCalls<Scalar, F>::call(Form form, const Inputs& x, StateRef state, RowsRef output,
-                                OptionalRef<Workspace<Scalar>> workspace) {
-  check(form, x, state, output);
-  if (workspace) return run(form, x, state, output, *workspace);
-  Workspace<Scalar> own;
-  run(form, x, state, output, own);
-}
-
-template <class Scalar, FeatureMap F>
-void FormCalls<Scalar, F>::check(Form form, const Inputs& x, StateRef state, RowsRef output) {
-  const Options& options = x.options;
-  check_call<F>(x.transition, x.Q, x.K, x.V, options);
-  if constexpr (FiniteFeatureMap<F>)
-    if (form != Form::attention) {
-      check_state(*state, x.feature, x.transition, x.Q, x.V);
-      check_state_mask(options.mask);
-    }
-  if (!output) return;
-  check_output(output->rows(), x.Q, x.K, x.V);
-  if (!output->tape() || form != Form::chunked) return;
-  if (options.mask != causal())
-    raise<InvalidArgument>("chunked: a tape goes with the mask causal(), of queries that stand at their keys");
-  if (options.diagnostics != nullptr)
-    raise<InvalidArgument>("chunked: diagnostics are given by calls without a tape");
-}
-
-template <class Scalar, FeatureMap F>
-void FormCalls<Scalar, F>::run(Form form, const Inputs& x, StateRef state, RowsRef output,
-                               Workspace<Scalar>& workspace) {
-  if (x.options.diagnostics != nullptr) reset(*x.options.diagnostics, output ? x.Q.cols() : 0);
-  const auto slow = factored(x.transition);
-  Batch<Scalar> Y = output ? output->rows() : no_logits<Scalar>();
-  ForwardCall<Scalar> call{.transition = slow ? *slow : x.transition,
-                           .rows = x.kind,
-                           .options = x.options,
-                           .Q = x.Q,
-                           .K = x.K,
-                           .V = x.V,
-                           .Y = Y,
-                           .memory = WorkspaceAccess::forward(workspace),
-                           .has_queries = static_cast<bool>(output),
-                           .group = x.group};
-  const TapeRef tape = output ? output->tape() : TapeRef();
-  if (form == Form::attention) return attend(x, call, tape);
-  if constexpr (FiniteFeatureMap<F>)
-    with_state(state, x, [&](OfHead& from) {
-      if (tape && form == Form::chunked && x.options.mask == causal()) return record_chunks(from, x, call, *tape);
-      go_on_from(from, form, x, call);
-    });
-}
-
-template <class Scalar, FeatureMap F>
-void FormCalls<Scalar, F>::attend(const Inputs& x, ForwardCall<Scalar>& call, TapeRef tape) {
-  if (!tape) return Pass::attention(pass_feature<Scalar>(x.feature), call);
-  TapeContent<Scalar, F>& kept = TapeAccess::begin(*tape);
-  kept.sums.resize(static_cast<std::size_t>(call.Y.cols()));
-  resize_safely(kept.Y, call.Y.rows(), call.Y.cols());
-  call.sums = kept.sums.data();
-  Pass::attention(pass_feature<Scalar>(x.feature), call);
-  kept.Y = call.Y;
-  kept.kind = x.kind, kept.scale = x.options.scale, kept.mask = x.options.mask;
-  kept.form = Form::attention;
-}
-
-template <class Scalar, FeatureMap F>
-void FormCalls<Scalar, F>::go_on_from(OfHead& state, Form form, const Inputs& x, ForwardCall<Scalar>& call)
-  requires FiniteFeatureMap<F>
-{
   auto& content = StateAccess::content(state);
   Frames<Scalar>& frames = content.frames;
   const Index before = frames.tokens;
@@ -341,15 +243,14 @@ void FormCalls<Scalar, F>::go_on_from(OfHead& state, Form form, const Inputs& x,
   content.interrupted = false;
 }
 
-template <class Scalar, FeatureMap F>
-void FormCalls<Scalar, F>::record_chunks(OfHead& state, const Inputs& x, ForwardCall<Scalar>& call,
-                                         Tape<Scalar, F>& tape)
-  requires FiniteFeatureMap<F>
-{
+/// The same by chunks; the tape keeps states on the way.
+template <class Scalar, FiniteFeatureMap F>
+void record_chunks(State<Scalar, F>& state, const FormInputs<Scalar, F>& x, ForwardCall<Scalar>& call,
+                   Tape<Scalar, F>& tape) {
   Index& chunk = call.options.chunk;
   chunk = chunk_of_call(x.feature, x.transition, x.K, x.V, x.options, state.tokens() == 0);
   TapeContent<Scalar, F>& kept = TapeAccess::begin(tape);
-  std::vector<OfHead>& states = kept.states;
+  auto& states = kept.states;
   kept.tokens = x.K.cols(), kept.chunk = chunk, kept.action = x.transition.key_action();
   kept.between = chunk * std::clamp<Index>(x.options.checkpoint, 1, std::numeric_limits<Index>::max() / chunk);
   if (!states.empty() &&
@@ -370,6 +271,82 @@ void FormCalls<Scalar, F>::record_chunks(OfHead& state, const Inputs& x, Forward
   states.erase(states.begin() + static_cast<std::ptrdiff_t>(n), states.end());
   kept.frame = state.frame();
   kept.form = Form::chunked;
+}
+
+/// Calls of a feature map under any transition, compiled once for a scalar type.
+template <class Scalar, FeatureMap F>
+struct FormCalls {
+  using Inputs = FormInputs<Scalar, F>;
+  using StateRef = OptionalRef<typename StateOf<Scalar, F>::type>;
+  using RowsRef = OptionalRef<const Output<Scalar, Tape<Scalar, F>>>;
+
+  /// Checks a call and runs it; nothing is touched if a check throws. The state is that of all heads of a group, the
+  /// output that of the first. Without an output the call has no rows: its queries are not looked at.
+  static void call(Form form, const Inputs& x, StateRef state, RowsRef output,
+                   OptionalRef<Workspace<Scalar>> workspace);
+  /// The same of a batch, which has checked it. Without a state it begins from an empty one. A tape is filled by
+  /// attention, and by chunks under causal(); others leave it empty.
+  static void run(Form form, const Inputs& x, StateRef state, RowsRef output, Workspace<Scalar>& workspace);
+};
+
+template <class Scalar, FeatureMap F>
+void FormCalls<Scalar, F>::call(Form form, const Inputs& x, StateRef state, RowsRef output,
+                                OptionalRef<Workspace<Scalar>> workspace) {
+  const Options& options = x.options;
+  check_call<F>(x.transition, x.Q, x.K, x.V, options);
+  if constexpr (FiniteFeatureMap<F>)
+    if (form != Form::attention) {
+      check_state(*state, x.feature, x.transition, x.Q, x.V);
+      check_state_mask(options.mask);
+    }
+  if (output) check_output(output->rows(), x.Q, x.K, x.V);
+  if (output && output->tape() && form == Form::chunked) {
+    if (options.mask != causal())
+      raise<InvalidArgument>("chunked: a tape goes with the mask causal(), of queries that stand at their keys");
+    if (options.diagnostics != nullptr)
+      raise<InvalidArgument>("chunked: diagnostics are given by calls without a tape");
+  }
+  if (workspace) return run(form, x, state, output, *workspace);
+  Workspace<Scalar> own;
+  run(form, x, state, output, own);
+}
+
+template <class Scalar, FeatureMap F>
+void FormCalls<Scalar, F>::run(Form form, const Inputs& x, StateRef state, RowsRef output,
+                               Workspace<Scalar>& workspace) {
+  if (x.options.diagnostics != nullptr) reset(*x.options.diagnostics, output ? x.Q.cols() : 0);
+  const auto slow = slow_gates_factored_out<F>(x.transition);
+  Batch<Scalar> Y = output ? output->rows() : no_logits<Scalar>();
+  ForwardCall<Scalar> call{.transition = slow ? *slow : x.transition,
+                           .rows = x.kind,
+                           .options = x.options,
+                           .Q = x.Q,
+                           .K = x.K,
+                           .V = x.V,
+                           .Y = Y,
+                           .memory = WorkspaceAccess::forward(workspace),
+                           .has_queries = static_cast<bool>(output),
+                           .group = x.group};
+  const OptionalRef<Tape<Scalar, F>> tape = output ? output->tape() : OptionalRef<Tape<Scalar, F>>();
+  if (form == Form::attention) {
+    const auto run_pass = [&] {
+      ForwardPasses<Scalar, PassFeature<Scalar, F>>::attention(pass_feature<Scalar>(x.feature), call);
+    };
+    if (!tape) return run_pass();
+    TapeContent<Scalar, F>& kept = TapeAccess::begin(*tape);
+    kept.sums.resize(static_cast<std::size_t>(Y.cols()));
+    resize_safely(kept.Y, Y.rows(), Y.cols());
+    call.sums = kept.sums.data();
+    run_pass();
+    kept.Y = Y;
+    kept.kind = x.kind, kept.scale = x.options.scale, kept.mask = x.options.mask;
+    kept.form = Form::attention;
+  } else if constexpr (FiniteFeatureMap<F>) {
+    with_state(state, x, [&](State<Scalar, F>& from) {
+      if (tape && form == Form::chunked && x.options.mask == causal()) return record_chunks(from, x, call, *tape);
+      go_on_from(from, form, x, call);
+    });
+  }
 }
 
 }  // namespace detail

@@ -60,7 +60,8 @@ void chunked(const F& feature, const A& transition, const Eigen::MatrixBase<DQ>&
   constexpr detail::RowKind kind = detail::row_kind<Normalization, F>();
   if constexpr (detail::check_state_form<F, A, DQ, DK, DV, S, G>())
     detail::FormCalls<S, F>::call(
-        Form::chunked, {kind, feature, detail::ViewOf<S, A>(transition), Q.derived(), K.derived(), V.derived(), options}, state,
+        Form::chunked,
+        {kind, feature, detail::ViewOf<S, A>(transition), Q.derived(), K.derived(), V.derived(), options}, state,
         output, workspace);
 }
 
@@ -80,7 +81,7 @@ template <class Normalization = DefaultNormalization, FeatureMap F, Transition A
 [[nodiscard]] Matrix<typename DQ::Scalar> chunked(const F& feature, const A& transition, const Eigen::MatrixBase<DQ>& Q,
                                                   const Eigen::MatrixBase<DK>& K, const Eigen::MatrixBase<DV>& V,
                                                   const Options& options = {}) {
-  if constexpr (detail::check_finite_map<F>()) {
+  if constexpr (detail::check_moves<F, A>()) {
     State<typename DQ::Scalar, F> state(feature, Q.rows(), V.rows());
     state.drop_key_product();
     return chunked<Normalization>(feature, transition, Q, K, V, state, options);
@@ -101,9 +102,9 @@ void absorb(const F& feature, const A& transition, const Eigen::MatrixBase<DK>& 
             const Options& options = {}) {
   if constexpr (detail::check_state_form<F, A, DK, DK, DV, S, G>())
     detail::FormCalls<S, F>::call(Form::chunked,
-                                        {detail::RowKind::sums, feature, detail::ViewOf<S, A>(transition), K.derived(),
-                                         K.derived(), V.derived(), options},
-                                        state, {}, workspace);
+                                  {detail::RowKind::sums, feature, detail::ViewOf<S, A>(transition), K.derived(),
+                                   K.derived(), V.derived(), options},
+                                  state, {}, workspace);
 }
 
 /// The recurrence, writing the outputs of T tokens and leaving the state ready for the next; the literal one of the

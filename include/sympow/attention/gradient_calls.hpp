@@ -125,79 +125,6 @@ struct Gradients {
 
 namespace SYMPOW_NAMESPACE::detail {
 
-/// A transition and the gradient in its parameters that calls add to, their types forgotten.
-template <class Scalar>
-class VjpTransition {
- public:
-  VjpTransition() = default;
-  VjpTransition(const VjpTransition&) = delete;
-  VjpTransition& operator=(const VjpTransition&) = delete;
-  virtual ~VjpTransition() = default;
-
-  [[nodiscard]] virtual const TransitionView<Scalar>& given() const = 0;
-  /// As the engine of gradients of φ^P sees it, P = `degree`: with the gates of slowest channels as scalar ones, see
-  /// `factor_out_max_gate`. 0 of other scores: as it is.
-  [[nodiscard]] virtual const TransitionView<Scalar>& there(int degree) = 0;
-  /// The way back from there, which adds to the gradient: the flow through a channel is that through all of a_t.
-  [[nodiscard]] virtual VjpView<Scalar>& back() = 0;
-
-  /// For a transition of `HasParts`: segments of so many tokens, each with a gradient of its own.
-  virtual void begin_parts(Index tokens, Index tokens_of_part) = 0;
-  virtual void with_part(Index n, const Visitor<VjpTransition&>& visit) = 0;
-  virtual void join_parts() = 0;  ///< adds their gradients to that of the whole
-};
-
-template <class Scalar, Transition A>
-class VjpTransitionOf final : public VjpTransition<Scalar> {
- public:
-  using Gradient = typename A::Gradient;
-
-  VjpTransitionOf(const A& transition, Gradient& gradient)
-      : transition_(transition), gradient_(gradient), view_(transition) {}
-
-  [[nodiscard]] const TransitionView<Scalar>& given() const override { return view_; }
-  [[nodiscard]] const TransitionView<Scalar>& there([[maybe_unused]] int degree) override {
-    if constexpr (HasMaxGates<A>)
-      if (degree > 0) {
-        factored_ = max_gates_factored_out<Scalar>(transition_, degree);
-        back_.emplace(factored_->transition(), gradient_);
-        return *factored_;
-      }
-    return view_;
-  }
-  [[nodiscard]] VjpView<Scalar>& back() override {
-    if (!back_) back_.emplace(transition_, gradient_);
-    return *back_;
-  }
-
-  void begin_parts(Index tokens, Index tokens_of_part) override {
-    for (Index begin = 0; begin < tokens; begin += tokens_of_part) {
-      const Index size = std::min(tokens_of_part, tokens - begin);
-      parts_.emplace_back(transition_.zero_gradient(size), Segment{begin, size});
-    }
-  }
-  void with_part([[maybe_unused]] Index n, [[maybe_unused]] const Visitor<VjpTransition<Scalar>&>& visit) override {
-    if constexpr (HasParts<A>) {
-      auto& [gradient, segment] = parts_[static_cast<std::size_t>(n)];
-      const A part = transition_.part(segment);
-      VjpTransitionOf of_part(part, gradient);
-      visit(of_part);
-    }
-  }
-  void join_parts() override {
-    if constexpr (HasParts<A>)
-      for (const auto& [gradient, segment] : parts_) transition_.join(gradient, segment, gradient_);
-  }
-
- private:
-  const A& transition_;
-  Gradient& gradient_;
-  ViewOf<Scalar, A> view_;
-  std::unique_ptr<const GatedView<Scalar, A>> factored_;
-  std::optional<VjpViewOf<Scalar, A>> back_;
-  std::vector<std::pair<Gradient, Segment>> parts_;
-};
-
 /// Whether a call has gradients; false after a sentence that names what is missing. Scores that are direct need no φ.
 template <class F, class A, class Scalar, bool is_direct = false>
 constexpr bool check_vjp() {
@@ -217,7 +144,7 @@ template <class Scalar, FeatureMap F>
 struct VjpInputs {
   RowKind kind;
   const F& feature;
-  VjpTransition<Scalar>& transition;
+  VjpView<Scalar>& transition;
   MatrixView<const Scalar> Q, K, V, dY;
   Options options;
   OptionalRef<const typename StateOf<Scalar, F>::type> state = {};  ///< before the first token
@@ -254,29 +181,28 @@ VjpResults<Scalar> begin_gradients(Gradients<Scalar, A>& gradients, OptionalRef<
   return {gradients.Q, gradients.K, gradients.V, gradients.scale, adds};
 }
 
-/// The call in the terms of its engine.
+/// f(the call in the terms of its engine): of powers with the gates of slowest channels as scalar ones.
 template <class Scalar, FeatureMap F>
-BackwardCall<Scalar> backward_call(const VjpInputs<Scalar, F>& x, const VjpResults<Scalar>& to,
-                                   VjpWorkspace<Scalar>& workspace) {
-  const TransitionView<Scalar>& there = x.transition.there(F::score == Score::power ? degree_of<F> : 0);
-  return {.transition = there,
-          .vjp = x.transition.back(),
-          .rows = x.kind,
-          .options = x.options,
-          .Q = x.Q,
-          .K = x.K,
-          .V = x.V,
-          .dY = x.dY,
-          .dQ = to.dQ,
-          .dK = to.dK,
-          .dV = to.dV,
-          .d_scale = to.scale,
-          .adds = to.adds,
-          .forward = WorkspaceAccess::forward(workspace),
-          .buffers = WorkspaceAccess::backward(workspace)};
+void with_backward_call(const VjpInputs<Scalar, F>& x, const VjpResults<Scalar>& to, VjpWorkspace<Scalar>& workspace,
+                        const auto& f) {
+  const auto factored = F::score == Score::power ? x.transition.factor_out_max_gate(degree_of<F>) : nullptr;
+  VjpView<Scalar>& vjp = factored ? *factored : x.transition;
+  f(BackwardCall<Scalar>{.transition = vjp.transition(),
+                         .vjp = vjp,
+                         .rows = x.kind,
+                         .options = x.options,
+                         .Q = x.Q,
+                         .K = x.K,
+                         .V = x.V,
+                         .dY = x.dY,
+                         .dQ = to.dQ,
+                         .dK = to.dK,
+                         .dV = to.dV,
+                         .d_scale = to.scale,
+                         .adds = to.adds,
+                         .forward = WorkspaceAccess::forward(workspace),
+                         .buffers = WorkspaceAccess::backward(workspace)});
 }
-
-// ---- Calls of gradients: their checks, and then the pass
 
 /// The rows of a tape. Throws `InvalidArgument` or `ShapeMismatch` unless they can be those of a call.
 template <class Scalar, class F>
@@ -345,7 +271,7 @@ void fold_whole(const F& feature, StateContent<Scalar>& state) {
 template <class Scalar, class F>
 void check_tape(const VjpInputs<Scalar, F>& x) {
   const Tape<Scalar, F>& tape = *x.tape;
-  const TransitionView<Scalar>& transition = x.transition.given();
+  const TransitionView<Scalar>& transition = x.transition.transition();
   if (x.options.mask != causal()) raise<InvalidArgument>("chunked_vjp: a tape goes with the mask causal()");
   if (tape.states() == 0)
     raise<InvalidArgument>("chunked_vjp: the tape holds no states, must be one that chunked() has filled");
@@ -373,66 +299,12 @@ void check_state_gradient(const VjpInputs<Scalar, F>& x) {
   check_size("value dimension of the state's gradient", adjoint.value_dimension(), x.V.rows(), "that of the state");
   check_size("dimension of the state's gradient", StateGradientAccess::content(adjoint).sums.S.cols(),
              x.feature.dimension(x.Q.rows()), "that of the feature map");
-  const Index angles = adjoint.frame().size(), planes = x.transition.back().planes().count;
+  const Index angles = adjoint.frame().size(), planes = x.transition.planes().count;
   if (angles != 0 && angles != planes)
     raise<FrameMismatch>("the state's gradient is that under a rotation of ", angles, " ", Frame::angles,
                          ", the transition has ", planes,
                          "; begin with a new StateGradient, or hand on that of the call "
                          "behind this one");
-}
-
-/// Gradients of calls of a feature map under any transition, compiled once for a scalar type.
-template <class Scalar, FeatureMap F>
-struct GradientCalls {
-  using Inputs = VjpInputs<Scalar, F>;
-
-  /// Throws what the form does, and what is wrong beside; before anything is touched.
-  static void check(Form form, const Inputs& x);
-  /// What is wrong with dY, state, tape and the gradient of the state alone.
-  static void check_backward(Form form, const Inputs& x);
-  /// Adds to the gradients of a checked call: of the attention form, or else of the chunked one.
-  static void run(Form form, const Inputs& x, const VjpResults<Scalar>& to, VjpWorkspace<Scalar>& work);
-
- private:
-  static void go_back_by_chunks(const Inputs& x, const BackwardCall<Scalar>& call)
-    requires FiniteFeatureMap<F>;
-};
-
-template <class Scalar, FeatureMap F>
-void GradientCalls<Scalar, F>::check(Form form, const Inputs& x) {
-  check_call<F>(x.transition.given(), x.Q, x.K, x.V, x.options);
-  check_rows("dY", x.dY, x.Q, x.V);
-  if (x.options.diagnostics != nullptr)
-    raise<InvalidArgument>("options: diagnostics are of rows, ask the form for them; gradients have none");
-  check_backward(form, x);
-}
-
-template <class Scalar, FeatureMap F>
-void GradientCalls<Scalar, F>::check_backward(Form form, const Inputs& x) {
-  if (x.options.check_finite) check_finite("dY", x.dY);
-  if (form == Form::attention) static_cast<void>(rows_of_tape(x));
-  if constexpr (FiniteFeatureMap<F>)
-    if (form != Form::attention) {
-      if (x.tape) {
-        check_tape(x);
-      } else {
-        check_state(x.state, x.feature, x.transition.given(), x.Q, x.V);
-        check_state_mask(x.options.mask);
-      }
-      if (x.d_state) check_state_gradient(x);
-    }
-}
-
-template <class Scalar, FeatureMap F>
-void GradientCalls<Scalar, F>::run(Form form, const Inputs& x, const VjpResults<Scalar>& to,
-                                   VjpWorkspace<Scalar>& work) {
-  auto call = backward_call(x, to, work);
-  if (form == Form::attention) {
-    call.saved = rows_of_tape(x);
-    BackwardPasses<Scalar, PassFeature<Scalar, F>>::attention(pass_feature<Scalar>(x.feature), call);
-  } else if constexpr (FiniteFeatureMap<F>) {
-    go_back_by_chunks(x, call);
-  }
 }
 
 /// The adjoint state behind the last token of a call.
@@ -443,31 +315,30 @@ Adjoint<Scalar> adjoint_of(const VjpInputs<Scalar, F>& x) {
   return StateGradientAccess::content(zero);
 }
 
-template <class Scalar, FeatureMap F>
-void GradientCalls<Scalar, F>::go_back_by_chunks(const Inputs& x, const BackwardCall<Scalar>& call)
-  requires FiniteFeatureMap<F>
-{
+/// The gradients of a state form, from its state or tape.
+template <class Scalar, FiniteFeatureMap F>
+void go_back_by_chunks(const VjpInputs<Scalar, F>& x, const BackwardCall<Scalar>& call) {
   using Pass = BackwardPasses<Scalar, PassFeature<Scalar, F>>;
   const auto& of_pass = pass_feature<Scalar>(x.feature);
-  const TransitionView<Scalar>& transition = x.transition.given();
-  const Index chunk = x.tape ? TapeAccess::content(*x.tape).chunk
-                             : chunk_of_call(x.feature, transition, x.K, x.V, x.options,
+  const Index d = x.K.rows(), e = x.V.rows(),
+              chunk = x.tape ? TapeAccess::content(*x.tape).chunk
+                             : chunk_of_call(x.feature, x.transition.transition(), x.K, x.V, x.options,
                                              !x.state || x.state->tokens() == 0);
   std::optional<State<Scalar, F>> empty;
-  if (!x.state && !x.tape) empty.emplace(x.feature, x.K.rows(), x.V.rows(), 0);
+  if (!x.state && !x.tape) empty.emplace(x.feature, d, e, 0);
   const auto load = [&](Index n, StateContent<Scalar>& at) {
     at = StateAccess::content(x.tape ? x.tape->state(n) : x.state ? *x.state : *empty);
     fold_whole(x.feature, at);
   };
-  StateContent<Scalar> first{{x.K.rows(), x.V.rows(), x.feature.dimension(x.K.rows()), 0}};
+  StateContent<Scalar> first{{d, e, x.feature.dimension(d), 0}};
   load(0, first);
   Adjoint<Scalar> adjoint = adjoint_of(x);
   const CheckpointSource<Scalar> states{load, x.tape ? x.tape->states() : 1, x.tape ? x.tape->tokens_between() : 0,
                                         adjoint};
-  const bool turns = transition.key_action() == KeyAction::turn;
+  const bool turns = x.transition.transition().key_action() == KeyAction::turn;
   const auto set_gauge_at = [&](StateContent<Scalar>& at, bool from_frame) {
     at.sums.settle();
-    set_gauge<Scalar, F>(x.transition.back(), at.sums, adjoint, call.buffers.state.turns, from_frame);
+    set_gauge<Scalar, F>(x.transition, at.sums, adjoint, call.buffers.state.turns, from_frame);
   };
   if (turns && !adjoint.has_gauge) {
     StateContent<Scalar> last = first;
@@ -481,6 +352,57 @@ void GradientCalls<Scalar, F>::go_back_by_chunks(const Inputs& x, const Backward
     Pass::chunked(of_pass, call, states, chunk, std::move(first));
   }
   if (x.d_state) StateGradientAccess::content(*x.d_state) = std::move(adjoint);
+}
+
+/// Gradients of calls of a feature map under any transition, compiled once for a scalar type.
+template <class Scalar, FeatureMap F>
+struct GradientCalls {
+  using Inputs = VjpInputs<Scalar, F>;
+
+  /// Throws what the form does, and what is wrong beside; before anything is touched.
+  static void check(Form form, const Inputs& x);
+  /// Throws what is wrong with dY, state, tape and the gradient of the state alone.
+  static void check_backward(Form form, const Inputs& x);
+  /// Adds to the gradients of a checked call: of the attention form, or else of the chunked one.
+  static void run(Form form, const Inputs& x, const VjpResults<Scalar>& to, VjpWorkspace<Scalar>& work);
+};
+
+template <class Scalar, FeatureMap F>
+void GradientCalls<Scalar, F>::check(Form form, const Inputs& x) {
+  check_call<F>(x.transition.transition(), x.Q, x.K, x.V, x.options);
+  check_rows("dY", x.dY, x.Q, x.V);
+  if (x.options.diagnostics != nullptr)
+    raise<InvalidArgument>("options: diagnostics are of rows, ask the form for them; gradients have none");
+  check_backward(form, x);
+}
+
+template <class Scalar, FeatureMap F>
+void GradientCalls<Scalar, F>::check_backward(Form form, const Inputs& x) {
+  if (x.options.check_finite) check_finite("dY", x.dY);
+  if (form == Form::attention) {
+    static_cast<void>(rows_of_tape(x));
+  } else if constexpr (FiniteFeatureMap<F>) {
+    if (x.tape) {
+      check_tape(x);
+    } else {
+      check_state(x.state, x.feature, x.transition.transition(), x.Q, x.V);
+      check_state_mask(x.options.mask);
+    }
+    if (x.d_state) check_state_gradient(x);
+  }
+}
+
+template <class Scalar, FeatureMap F>
+void GradientCalls<Scalar, F>::run(Form form, const Inputs& x, const VjpResults<Scalar>& to,
+                                   VjpWorkspace<Scalar>& work) {
+  with_backward_call(x, to, work, [&](BackwardCall<Scalar> call) {
+    if (form == Form::attention) {
+      call.saved = rows_of_tape(x);
+      BackwardPasses<Scalar, PassFeature<Scalar, F>>::attention(pass_feature<Scalar>(x.feature), call);
+    } else if constexpr (FiniteFeatureMap<F>) {
+      go_back_by_chunks(x, call);
+    }
+  });
 }
 
 }  // namespace SYMPOW_NAMESPACE::detail

@@ -253,9 +253,9 @@ void scan(const FormInputs<Scalar, F>& x, State<Scalar, F>& state, Batch<Scalar>
         Form::chunked, {x.kind, x.feature, transition, columns(x.Q), columns(x.K), columns(x.V), x.options, x.group},
         before, Output<Scalar, Tape<Scalar, F>>(rows), work);
   };
-  run_by_windows<Workspace<Scalar>>(
-      all.count(), window, false,
-      {{StepOrder::any, absorb}, {StepOrder::rising, merge}, {StepOrder::any, read}}, threads, workspaces);
+  run_by_windows<Workspace<Scalar>>(all.count(), window, false,
+                                    {{StepOrder::any, absorb}, {StepOrder::rising, merge}, {StepOrder::any, read}},
+                                    threads, workspaces);
   set_tail(all.before(all.count()), state.tail_capacity());
   state = std::move(all.before(all.count()));
 }

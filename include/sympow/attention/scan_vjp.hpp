@@ -31,7 +31,7 @@ class ScanVjp {
         to_(to),
         workspaces_(workspaces),
         threads_(threads),
-        transition_(x.transition.given()),
+        transition_(x.transition.transition()),
         all_(x.feature, transition_, x.K, x.V, x.options),
         segments_(all_.count()),
         adjoint_(adjoint_of(x)) {
@@ -72,7 +72,7 @@ class ScanVjp {
     LiftedTurns lifted;
     StateContent<Scalar> content = folded(state);
     content.sums.settle();
-    set_gauge<Scalar, F>(x_.transition.back(), content.sums, adjoint_, lifted, from_frame);
+    set_gauge<Scalar, F>(x_.transition, content.sums, adjoint_, lifted, from_frame);
   }
 
   void begin(const StateType& state) {
@@ -150,16 +150,17 @@ class ScanVjp {
     const auto load = [](Index, StateContent<Scalar>&) {};  // there is one
     Adjoint<Scalar>& adjoint = adjoint_before(rows ? s : s + 1);
     const CheckpointSource<Scalar> source{load, 1, 0, adjoint, &read_[at(s) % read_.size()]};
-    x_.transition.with_part(s, [&](VjpTransition<Scalar>& part) {
-      const auto call = backward_call<Scalar, F>({x_.kind, x_.feature, part, columns(x_.Q), columns(x_.K),
-                                                  columns(x_.V), columns(x_.dY), x_.options},
-                                                 to, work);
-      StateContent<Scalar> first = folded(all_.before(s));
-      if (!rows) return Pass::chunked(x_.feature, call, source, own.size, std::move(first));
-      source.reads->clear();
-      adjoint.sums.clear();
-      adjoint.gauge = adjoint_.gauge;
-      Pass::rows(x_.feature, call, source, own.size, std::move(first));
+    x_.transition.with_part(s, [&](VjpView<Scalar>& part) {
+      const VjpInputs<Scalar, F> x{x_.kind,       x_.feature,    part,           columns(x_.Q),
+                                   columns(x_.K), columns(x_.V), columns(x_.dY), x_.options};
+      with_backward_call(x, to, work, [&](const BackwardCall<Scalar>& call) {
+        StateContent<Scalar> first = folded(all_.before(s));
+        if (!rows) return Pass::chunked(x_.feature, call, source, own.size, std::move(first));
+        source.reads->clear();
+        adjoint.sums.clear();
+        adjoint.gauge = adjoint_.gauge;
+        Pass::rows(x_.feature, call, source, own.size, std::move(first));
+      });
     });
   }
 
