@@ -91,18 +91,6 @@ namespace SYMPOW_NAMESPACE::detail {
 
 // ---- One long sequence on several threads: its segments, and a scan over their states
 
-/// Moves the frame to the end of a segment: by `advance_frame` of the transition, or else by turning zeros.
-template <class Scalar>
-void advance_frame(const TransitionView<Scalar>& transition, Frame& frame, Segment segment, Index d,
-                   Workspace<Scalar>& work) {
-  if (transition.advance_frame(frame, segment) || transition.key_action() != KeyAction::turn) return;
-  SegmentBuffers<Scalar>& memory = WorkspaceAccess::forward(work).segment;
-  auto queries = memory.queries(d, segment.size), keys = memory.keys(d, segment.size);
-  queries.setZero();
-  keys.setZero();
-  transition.to_segment_frame(frame, segment, Batch<Scalar>(queries), Batch<Scalar>(keys), no_logits<Scalar>());
-}
-
 /// Folds the tail of a state and gives it another size.
 template <class Scalar, class F>
 void set_tail(State<Scalar, F>& state, Index tail) {
@@ -156,66 +144,75 @@ void run_by_windows(Index segments, Index window, bool from_last, std::initializ
   }
 }
 
-/// The segments of a sequence, whole chunks each, and their states: state s that before segment s, part s that of its
-/// tokens alone, in the coordinates of segment s. So many of either are held at a time.
+/// A sequence as segments of whole chunks.
+struct Segments {
+  Index tokens, size;
+
+  [[nodiscard]] Index count() const { return (tokens + size - 1) / size; }
+  [[nodiscard]] Segment operator[](Index s) const { return {s * size, std::min(size, tokens - s * size)}; }
+};
 template <class Scalar, class F>
-class SegmentStates {
-  using StateType = State<Scalar, F>;
+Segments segments_of(const FormInputs<Scalar, F>& x) {
+  return {x.K.cols(), scanned_segment(x.feature.dimension(x.K.rows()), x.options.chunk)};
+}
 
- public:
-  SegmentStates(const F& feature, const TransitionView<Scalar>& transition, MatrixView<const Scalar> K,
-                MatrixView<const Scalar> V, const Options& options)
-      : feature_(feature),
-        transition_(transition),
-        K_(K),
-        V_(V),
-        options_(options),
-        size_(scanned_segment(feature.dimension(K.rows()), options.chunk)) {}
+/// As many of a list's items as are in use at a time.
+template <class T>
+struct Ring {
+  std::vector<T> items;
 
-  [[nodiscard]] Index count() const { return (K_.cols() + size_ - 1) / size_; }
-  [[nodiscard]] Index size() const { return size_; }  ///< tokens of a segment, the last except
-  [[nodiscard]] Segment tokens(Index s) const { return {s * size_, std::min(size_, K_.cols() - s * size_)}; }
-  StateType& part(Index s) { return parts_[static_cast<std::size_t>(s) % parts_.size()]; }
-  StateType& before(Index s) { return states_[static_cast<std::size_t>(s) % states_.size()]; }
-
-  /// From the frame of a state, whose way to read sums all have.
-  void begin(const StateType& state, Index parts, Index states, Workspace<Scalar>& work) {
-    frames_ = {state.frame()};
-    for (Index s = 0; s + 1 < count(); ++s) {
-      frames_.push_back(frames_.back());
-      advance_frame(transition_, frames_.back(), tokens(s), K_.rows(), work);
-    }
-    StateType blank(feature_, K_.rows(), V_.rows(), 0);
-    blank.read_as_bf16(state.reads_as_bf16());
-    parts_.assign(static_cast<std::size_t>(parts), blank);
-    states_.assign(static_cast<std::size_t>(states), blank);
-  }
-  /// Part s from nothing.
-  void absorb(Index s, Workspace<Scalar>& work) {
-    clear(part(s), frames_[static_cast<std::size_t>(s)]);
-    const Segment own = tokens(s);
-    const auto K = K_.middleCols(own.begin, own.size), V = V_.middleCols(own.begin, own.size);
-    const SegmentView<Scalar> transition(transition_, own);
-    FormCalls<Scalar, F>::run(Form::chunked, {RowKind::sums, feature_, transition, K, K, V, options_}, part(s), {},
-                              work);
-  }
-  /// to ← the state that goes on by segment s; part s is used up.
-  void merge(const StateType& state, Index s, StateType& to) {
-    add_state(feature_, StateAccess::content(state), StateAccess::content(part(s)));
-    std::swap(to, part(s));
-  }
-
- private:
-  const F& feature_;
-  const TransitionView<Scalar>& transition_;
-  MatrixView<const Scalar> K_, V_;
-  const Options& options_;
-  Index size_;
-  std::vector<Frame> frames_;
-  std::vector<StateType> parts_, states_;
+  void assign(Index count, const T& x) { items.assign(static_cast<std::size_t>(count), x); }
+  T& operator[](Index n) { return items[static_cast<std::size_t>(n) % items.size()]; }
 };
 
-/// The chunked form of one sequence by segments of whole chunks, `options.chunk` each, on several threads:
+/// The frames before all segments: by `advance_frame` of the transition, or else by turning zeros.
+template <class Scalar, class F>
+Ring<Frame> frames_before(const FormInputs<Scalar, F>& x, const Segments& segments, const Frame& first,
+                          Workspace<Scalar>& work) {
+  Ring<Frame> frames{{first}};
+  const Index d = x.K.rows();
+  auto& memory = WorkspaceAccess::forward(work).segment;
+  for (Index s = 0; s + 1 < segments.count(); ++s) {
+    Frame frame = frames.items.back();
+    if (!x.transition.advance_frame(frame, segments[s]) && x.transition.key_action() == KeyAction::turn) {
+      auto queries = memory.queries(d, segments[s].size), keys = memory.keys(d, segments[s].size);
+      queries.setZero();
+      keys.setZero();
+      x.transition.to_segment_frame(frame, segments[s], Batch<Scalar>(queries), Batch<Scalar>(keys),
+                                    no_logits<Scalar>());
+    }
+    frames.items.push_back(frame);
+  }
+  return frames;
+}
+
+/// f(the inputs of a segment alone).
+template <class Scalar, class F>
+void with_segment(const FormInputs<Scalar, F>& x, Segment own, RowKind kind, const auto& f) {
+  const SegmentView<Scalar> transition(x.transition, own);
+  const auto columns = [&](const auto& matrix) { return matrix.middleCols(own.begin, own.size); };
+  f(FormInputs<Scalar, F>{kind, x.feature, transition, columns(x.Q), columns(x.K), columns(x.V), x.options, x.group});
+}
+
+/// part ← the state of a segment's tokens alone, in the coordinates of that frame.
+template <class Scalar, class F>
+void absorb_segment(const FormInputs<Scalar, F>& x, Segment own, const Frame& frame, State<Scalar, F>& part,
+                    Workspace<Scalar>& work) {
+  clear(part, frame);
+  with_segment(x, own, RowKind::sums, [&](const FormInputs<Scalar, F>& inputs) {
+    FormCalls<Scalar, F>::run(Form::chunked, inputs, part, {}, work);
+  });
+}
+
+/// to ← the state that goes on by a segment, whose part is used up.
+template <class Scalar, class F>
+void merge_segment(const State<Scalar, F>& state, State<Scalar, F>& part, State<Scalar, F>& to) {
+  add_state(state.feature(), StateAccess::content(state), StateAccess::content(part));
+  std::swap(to, part);
+}
+
+/// The chunked form of one sequence by segments of whole chunks, `options.chunk` each, on several threads. With state s
+/// that before segment s, part s that of its tokens alone:
 ///
 ///     absorb    part s from nothing, in the coordinates of segment s                 half of the work
 ///     merge     state s + 1 from state s and part s                                   the only chain
@@ -230,34 +227,37 @@ class SegmentStates {
 template <class F, class Scalar>
 void scan(const FormInputs<Scalar, F>& x, State<Scalar, F>& state, Batch<Scalar> Y, Workspaces<Scalar>& workspaces,
           const Threads& threads) {
-  SegmentStates<Scalar, F> all(x.feature, x.transition, x.K, x.V, x.options);
-  const Index window = std::max(4, 2 * threads.count), parts = std::min(all.count(), 2 * window);
+  const Segments segments = segments_of(x);
+  const Index window = std::max(4, 2 * threads.count), in_use = std::min(segments.count(), 2 * window);
   if (workspaces.empty()) workspaces.resize(1);
-  all.begin(state, parts, parts + 1, workspaces[0]);
-  all.before(0) = state;
-  set_tail(all.before(0), 0);
-  const auto absorb = [&](Index s, Workspace<Scalar>& work) { all.absorb(s, work); };
+  Ring<Frame> frames = frames_before(x, segments, state.frame(), workspaces[0]);
+  State<Scalar, F> blank(x.feature, x.K.rows(), x.V.rows(), 0);
+  blank.read_as_bf16(state.reads_as_bf16());
+  Ring<State<Scalar, F>> parts, states;
+  parts.assign(in_use, blank);
+  states.assign(in_use + 1, blank);
+  states[0] = state;
+  set_tail(states[0], 0);
+  const auto absorb = [&](Index s, Workspace<Scalar>& work) {
+    absorb_segment(x, segments[s], frames[s], parts[s], work);
+  };
   const auto merge = [&](Index s, Workspace<Scalar>&) {
-    check_adjacent(all.before(s), all.part(s));
-    all.merge(all.before(s), s, all.before(s + 1));
+    check_adjacent(states[s], parts[s]);
+    merge_segment(states[s], parts[s], states[s + 1]);
   };
   const auto read = [&](Index s, Workspace<Scalar>& work) {
-    const Segment own = all.tokens(s);
-    const auto columns = [&](const auto& matrix) { return matrix.middleCols(own.begin, own.size); };
-    State<Scalar, F>& before = all.before(s);
-    set_tail(before, own.size);
-    before.drop_key_product();  // it has been merged
-    const SegmentView<Scalar> transition(x.transition, own);
-    Batch<Scalar> rows = Y.middleCols(own.begin, own.size);
-    FormCalls<Scalar, F>::run(
-        Form::chunked, {x.kind, x.feature, transition, columns(x.Q), columns(x.K), columns(x.V), x.options, x.group},
-        before, Output<Scalar, Tape<Scalar, F>>(rows), work);
+    set_tail(states[s], segments[s].size);
+    states[s].drop_key_product();  // it has been merged
+    Batch<Scalar> rows = Y.middleCols(segments[s].begin, segments[s].size);
+    with_segment(x, segments[s], x.kind, [&](const FormInputs<Scalar, F>& inputs) {
+      FormCalls<Scalar, F>::run(Form::chunked, inputs, states[s], Output<Scalar, Tape<Scalar, F>>(rows), work);
+    });
   };
-  run_by_windows<Workspace<Scalar>>(all.count(), window, false,
+  run_by_windows<Workspace<Scalar>>(segments.count(), window, false,
                                     {{StepOrder::any, absorb}, {StepOrder::rising, merge}, {StepOrder::any, read}},
                                     threads, workspaces);
-  set_tail(all.before(all.count()), state.tail_capacity());
-  state = std::move(all.before(all.count()));
+  set_tail(states[segments.count()], state.tail_capacity());
+  state = std::move(states[segments.count()]);
 }
 
 }  // namespace SYMPOW_NAMESPACE::detail

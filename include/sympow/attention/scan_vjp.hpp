@@ -22,6 +22,7 @@ namespace SYMPOW_NAMESPACE::detail {
 template <class Scalar, class F>
 class ScanVjp {
   using StateType = State<Scalar, F>;
+  using Work = VjpWorkspace<Scalar>;
   static constexpr double most_bytes = 128 << 20;  // of states that are kept on the way there
 
  public:
@@ -31,38 +32,44 @@ class ScanVjp {
         to_(to),
         workspaces_(workspaces),
         threads_(threads),
-        transition_(x.transition.transition()),
-        all_(x.feature, transition_, x.K, x.V, x.options),
-        segments_(all_.count()),
+        forward_{x.kind, x.feature, x.transition.transition(), x.Q, x.K, x.V, x.options},
+        segments_(segments_of(forward_)),
+        count_(segments_.count()),
         adjoint_(adjoint_of(x)) {
     const double bytes = static_cast<double>(adjoint_.sums.S.size() + adjoint_.sums.Z.size()) * sizeof(Scalar);
-    every_ = std::max<Index>(1, static_cast<Index>(std::ceil(static_cast<double>(segments_) * bytes / most_bytes)));
+    every_ = std::max<Index>(1, static_cast<Index>(std::ceil(static_cast<double>(count_) * bytes / most_bytes)));
     window_ = (std::max(4, 2 * threads.count) + every_ - 1) / every_ * every_;
     if (workspaces.empty()) workspaces.resize(1);
   }
 
   /// The state's gradient is that behind the last token, and then that before the first.
   void run() {
-    StateType state = x_.state ? *x_.state : StateType(x_.feature, x_.K.rows(), x_.V.rows(), 0);
+    const StateType blank(x_.feature, x_.K.rows(), x_.V.rows(), 0);
+    StateType state = x_.state ? *x_.state : blank;
     set_tail(state, 0);
     state.read_as_bf16(false);
     state.drop_key_product();
-    begin(state);
     const StateType first = state;
-    const bool turns = transition_.key_action() == KeyAction::turn, needs_last = turns && !adjoint_.has_gauge;
-    walk_there(state, needs_last ? segments_ : (segments_ - 1) / every_ * every_);
+    const Index in_use = std::min(count_, 4 * window_);
+    frames_ = frames_before(forward_, segments_, state.frame(), workspaces_[0]);
+    parts_.assign(std::min(count_, 2 * window_), blank);
+    states_.assign(in_use, blank);
+    adjoints_.assign(in_use + 1, {{x_.K.rows(), x_.V.rows(), adjoint_.sums.S.cols(), 0}});
+    reads_.assign(in_use, {});
+    scales_.assign(count_, 0);
+    x_.transition.begin_parts(x_.K.cols(), segments_.size);
+    const bool turns = forward_.transition.key_action() == KeyAction::turn, needs_last = turns && !adjoint_.has_gauge;
+    walk_there(state, needs_last ? count_ : (count_ - 1) / every_ * every_);
     if (needs_last) find_gauge(state, true);
     walk_back();
-    adjoint_.sums = std::move(adjoint_before(0).sums);
+    adjoint_.sums = std::move(adjoints_[0].sums);
     if (turns) find_gauge(first, false);
     x_.transition.join_parts();
-    for (const double of_segment : scales_) to_.scale += of_segment;
+    for (const double of_segment : scales_.items) to_.scale += of_segment;
     if (x_.d_state) StateGradientAccess::content(*x_.d_state) = std::move(adjoint_);
   }
 
  private:
-  static std::size_t at(Index n) { return static_cast<std::size_t>(n); }
-  Adjoint<Scalar>& adjoint_before(Index s) { return adjoints_[at(s) % adjoints_.size()]; }
   [[nodiscard]] StateContent<Scalar> folded(const StateType& state) const {
     StateContent<Scalar> content = StateAccess::content(state);
     fold_whole(x_.feature, content);
@@ -75,91 +82,81 @@ class ScanVjp {
     set_gauge<Scalar, F>(x_.transition, content.sums, adjoint_, lifted, from_frame);
   }
 
-  void begin(const StateType& state) {
-    const Index d = x_.K.rows(), e = x_.V.rows(), states = std::min(segments_, 4 * window_);
-    all_.begin(state, std::min(segments_, 2 * window_), states, workspaces_[0]);
-    x_.transition.begin_parts(x_.K.cols(), all_.size());
-    scales_.assign(at(segments_), 0);
-    adjoints_.assign(at(states) + 1, {{d, e, x_.feature.dimension(d), 0}});
-    read_.resize(at(states));
-  }
-
   // `state` goes to segment `end`; every so many are kept on the way.
   void walk_there(StateType& state, Index end) {
-    const auto keep = [&](Index s) {
-      if (s % every_ == 0 && (s == 0 || s < segments_)) kept_.push_back(state);
+    const auto absorb = [&](Index s, Work& work) {
+      absorb_segment(forward_, segments_[s], frames_[s], parts_[s], work);
     };
-    const auto absorb = [&](Index s, VjpWorkspace<Scalar>& work) { all_.absorb(s, work); };
-    const auto merge = [&](Index s, VjpWorkspace<Scalar>&) {
-      all_.merge(state, s, state);
-      keep(s + 1);
+    const auto merge = [&](Index s, Work&) {
+      merge_segment(state, parts_[s], state);
+      if ((s + 1) % every_ == 0 && s + 1 < count_) kept_.push_back(state);
     };
-    keep(0);
-    run_by_windows<VjpWorkspace<Scalar>>(end, window_, false, {{StepOrder::any, absorb}, {StepOrder::rising, merge}},
-                                         threads_, workspaces_);
+    kept_.push_back(state);
+    run_by_windows<Work>(end, window_, false, {{StepOrder::any, absorb}, {StepOrder::rising, merge}}, threads_,
+                         workspaces_);
   }
 
   void walk_back() {
-    adjoint_before(segments_) = adjoint_;
-    const auto absorb = [&](Index s, VjpWorkspace<Scalar>& work) {
-      if ((s + 1) % every_ != 0 && s + 1 < segments_) all_.absorb(s, work);
+    adjoints_[count_] = adjoint_;
+    const auto absorb = [&](Index s, Work& work) {
+      if ((s + 1) % every_ != 0 && s + 1 < count_) absorb_segment(forward_, segments_[s], frames_[s], parts_[s], work);
     };
-    const auto merge = [&](Index s, VjpWorkspace<Scalar>&) {
+    const auto merge = [&](Index s, Work&) {
       if (s % every_ == 0)
-        std::swap(all_.before(s), kept_[at(s / every_)]);
+        std::swap(states_[s], kept_[static_cast<std::size_t>(s / every_)]);
       else
-        all_.merge(all_.before(s - 1), s - 1, all_.before(s));
+        merge_segment(states_[s - 1], parts_[s - 1], states_[s]);
     };
-    const auto rows = [&](Index s, VjpWorkspace<Scalar>& work) { take_back(s, true, work); };
-    const auto meet = [&](Index s, VjpWorkspace<Scalar>&) { add_later(s); };
-    const auto keys = [&](Index s, VjpWorkspace<Scalar>& work) { take_back(s, false, work); };
-    run_by_windows<VjpWorkspace<Scalar>>(segments_, window_, true,
-                                         {{StepOrder::any, absorb},
-                                          {StepOrder::rising, merge},
-                                          {StepOrder::any, rows},
-                                          {StepOrder::falling, meet},
-                                          {StepOrder::any, keys}},
-                                         threads_, workspaces_);
+    const auto rows = [&](Index s, Work& work) { take_back(s, true, work); };
+    const auto meet = [&](Index s, Work&) { add_later(s); };
+    const auto keys = [&](Index s, Work& work) { take_back(s, false, work); };
+    run_by_windows<Work>(count_, window_, true,
+                         {{StepOrder::any, absorb},
+                          {StepOrder::rising, merge},
+                          {StepOrder::any, rows},
+                          {StepOrder::falling, meet},
+                          {StepOrder::any, keys}},
+                         threads_, workspaces_);
   }
   // H before segment s, of its own rows and of what is behind it.
   void add_later(Index s) {
-    const Segment own = all_.tokens(s);
+    const TransitionView<Scalar>& transition = forward_.transition;
+    const Segment own = segments_[s];
     FoldBuffers<Scalar> memory;
     double total = 0;
-    for (Index t = own.begin; t < own.end(); ++t) total += transition_.log_decay(t);
+    for (Index t = own.begin; t < own.end(); ++t) total += transition.log_decay(t);
     Eigen::VectorXd log_a = Eigen::VectorXd::Zero(x_.K.rows());
-    transition_.log_channel_totals(own, log_a);
-    StateSums<Scalar>& later = adjoint_before(s + 1).sums;
-    if (transition_.key_action() == KeyAction::mix) {  // H (A_a … A_b)ᵀ
+    transition.log_channel_totals(own, log_a);
+    StateSums<Scalar>& later = adjoints_[s + 1].sums;
+    if (transition.key_action() == KeyAction::mix) {  // H (A_a … A_b)ᵀ
       StateSums<Scalar> moved = later;
       Matrix<Scalar> rows = moved.S.transpose();
-      transition_.apply_to_queries(own, Batch<Scalar>(rows));
-      transition_.apply_to_queries(own, Batch<Scalar>(moved.Z));
+      transition.apply_to_queries(own, Batch<Scalar>(rows));
+      transition.apply_to_queries(own, Batch<Scalar>(moved.Z));
       moved.S = rows.transpose();
-      add_sums<Scalar>(x_.feature, memory, moved, total, log_a, adjoint_before(s).sums);
+      add_sums<Scalar>(x_.feature, memory, moved, total, log_a, adjoints_[s].sums);
     } else {
-      add_sums<Scalar>(x_.feature, memory, later, total, log_a, adjoint_before(s).sums);
+      add_sums<Scalar>(x_.feature, memory, later, total, log_a, adjoints_[s].sums);
     }
   }
   // The rows of a segment, or what is left of it.
-  void take_back(Index s, bool rows, VjpWorkspace<Scalar>& work) {
+  void take_back(Index s, bool rows, Work& work) {
     using Pass = BackwardPasses<Scalar, F>;
-    const Segment own = all_.tokens(s);
+    const Segment own = segments_[s];
     const auto columns = [&](auto matrix) { return matrix.middleCols(own.begin, own.size); };
-    const VjpResults<Scalar> to{columns(to_.dQ), columns(to_.dK), columns(to_.dV), scales_[at(s)]};
+    const VjpResults<Scalar> to{columns(to_.dQ), columns(to_.dK), columns(to_.dV), scales_[s]};
     const auto load = [](Index, StateContent<Scalar>&) {};  // there is one
-    Adjoint<Scalar>& adjoint = adjoint_before(rows ? s : s + 1);
-    const CheckpointSource<Scalar> source{load, 1, 0, adjoint, &read_[at(s) % read_.size()]};
+    Adjoint<Scalar>& adjoint = adjoints_[rows ? s : s + 1];
+    const CheckpointSource<Scalar> source{load, 1, 0, adjoint, &reads_[s]};
     x_.transition.with_part(s, [&](VjpView<Scalar>& part) {
       const VjpInputs<Scalar, F> x{x_.kind,       x_.feature,    part,           columns(x_.Q),
                                    columns(x_.K), columns(x_.V), columns(x_.dY), x_.options};
       with_backward_call(x, to, work, [&](const BackwardCall<Scalar>& call) {
-        StateContent<Scalar> first = folded(all_.before(s));
-        if (!rows) return Pass::chunked(x_.feature, call, source, own.size, std::move(first));
+        if (!rows) return Pass::chunked(x_.feature, call, source, own.size, folded(states_[s]));
         source.reads->clear();
         adjoint.sums.clear();
         adjoint.gauge = adjoint_.gauge;
-        Pass::rows(x_.feature, call, source, own.size, std::move(first));
+        Pass::rows(x_.feature, call, source, own.size, folded(states_[s]));
       });
     });
   }
@@ -168,14 +165,16 @@ class ScanVjp {
   const VjpResults<Scalar>& to_;
   VjpWorkspaces<Scalar>& workspaces_;
   Threads threads_;
-  const TransitionView<Scalar>& transition_;
-  SegmentStates<Scalar, F> all_;
-  Index segments_, every_ = 1, window_ = 1;
+  FormInputs<Scalar, F> forward_;
+  Segments segments_;
+  Index count_, every_ = 1, window_ = 1;
   Adjoint<Scalar> adjoint_;  // behind the last token
   std::vector<StateType> kept_;
-  std::vector<Adjoint<Scalar>> adjoints_;
-  std::vector<std::vector<StateReads<Scalar>>> read_;
-  std::vector<double> scales_;
+  Ring<Frame> frames_;
+  Ring<StateType> parts_, states_;
+  Ring<Adjoint<Scalar>> adjoints_;
+  Ring<std::vector<StateReads<Scalar>>> reads_;
+  Ring<double> scales_;
 };
 
 }  // namespace SYMPOW_NAMESPACE::detail
