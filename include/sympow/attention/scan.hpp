@@ -98,17 +98,6 @@ void set_tail(State<Scalar, F>& state, Index tail) {
   StateAccess::content(state).sums.recent.clear(tail);
 }
 
-/// A state of nothing, from these coordinates on, without a tail; the memory of its sums stays.
-template <class Scalar, class F>
-void clear(State<Scalar, F>& state, const Frame& from) {
-  auto& [sums, frames, interrupted] = StateAccess::content(state);
-  sums.clear();
-  sums.recent.clear(0);
-  frames = {};
-  frames.start = frames.end = from;
-  frames.log_channels.setZero(state.key_dimension());
-}
-
 /// What a scan does with a segment: each in a job of its own, or those of a window one after the other in one job.
 enum class StepOrder { any, rising, falling };
 template <class Scratch>
@@ -198,7 +187,12 @@ void with_segment(const FormInputs<Scalar, F>& x, Segment own, RowKind kind, con
 template <class Scalar, class F>
 void absorb_segment(const FormInputs<Scalar, F>& x, Segment own, const Frame& frame, State<Scalar, F>& part,
                     Workspace<Scalar>& work) {
-  clear(part, frame);
+  auto& [sums, frames, interrupted] = StateAccess::content(part);
+  sums.clear();  // its memory stays
+  sums.recent.clear(0);
+  frames = {};
+  frames.start = frames.end = frame;
+  frames.log_channels.setZero(part.key_dimension());
   with_segment(x, own, RowKind::sums, [&](const FormInputs<Scalar, F>& inputs) {
     FormCalls<Scalar, F>::run(Form::chunked, inputs, part, {}, work);
   });
