@@ -431,16 +431,16 @@ void BatchForms<Scalar, F>::run(RowKind kind, const F& feature, BatchTransitions
   parallel_for(count, threads, workspaces, [&](Index n, Workspace<Scalar>& work) {
     const GroupPlan plan = batch.plan(n);
     if (plan.scanned_chunk > 0) return;
-    with_group(n, [&](const FormInputs<Scalar, F>& inputs, auto Y) {
+    with_group(n, [&](const FormInputs<Scalar, F>& inputs, Batch<Scalar> Y) {
       OptionalRef<Tape<Scalar, F>> tape;
       if (x.tapes) tape = (*x.tapes)[static_cast<std::size_t>(n)];
-      FormCalls<Scalar, F>::run(plan.form, inputs, batch.state(n), Output<Scalar, Tape<Scalar, F>>(Y, tape), work);
+      FormCalls<Scalar, F>::run(plan.form, inputs, batch.state(n), Y, tape, work);
     });
   });
   if constexpr (FiniteFeatureMap<F> && F::score == Score::power)
     for (Index n = 0; n < count; ++n)
       if (options.chunk = batch.plan(n).scanned_chunk; options.chunk > 0)
-        with_group(n, [&](const FormInputs<Scalar, F>& inputs, auto Y) {
+        with_group(n, [&](const FormInputs<Scalar, F>& inputs, Batch<Scalar> Y) {
           with_state(batch.state(n), inputs,
                      [&](State<Scalar, F>& state) { scan<F, Scalar>(inputs, state, Y, workspaces, threads); });
         });

@@ -278,19 +278,20 @@ template <class Scalar, FeatureMap F>
 struct FormCalls {
   using Inputs = FormInputs<Scalar, F>;
   using StateRef = OptionalRef<typename StateOf<Scalar, F>::type>;
-  using RowsRef = OptionalRef<const Output<Scalar, Tape<Scalar, F>>>;
+  using RowsRef = OptionalRef<Batch<Scalar>>;
+  using TapeRef = OptionalRef<Tape<Scalar, F>>;
 
-  /// Checks a call and runs it; nothing is touched if a check throws. The state is that of all heads of a group, the
-  /// output that of the first. Without an output the call has no rows: its queries are not looked at.
-  static void call(Form form, const Inputs& x, StateRef state, RowsRef output,
+  /// Checks a call and runs it; nothing is touched if a check throws. The state is that of all heads of a group, Y that
+  /// of the first. Without Y the call has no rows: its queries are not looked at.
+  static void call(Form form, const Inputs& x, StateRef state, RowsRef Y, TapeRef tape,
                    OptionalRef<Workspace<Scalar>> workspace);
   /// The same of a batch, which has checked it. Without a state it begins from an empty one. A tape is filled by
   /// attention, and by chunks under causal(); others leave it empty.
-  static void run(Form form, const Inputs& x, StateRef state, RowsRef output, Workspace<Scalar>& workspace);
+  static void run(Form form, const Inputs& x, StateRef state, RowsRef Y, TapeRef tape, Workspace<Scalar>& workspace);
 };
 
 template <class Scalar, FeatureMap F>
-void FormCalls<Scalar, F>::call(Form form, const Inputs& x, StateRef state, RowsRef output,
+void FormCalls<Scalar, F>::call(Form form, const Inputs& x, StateRef state, RowsRef Y, TapeRef tape,
                                 OptionalRef<Workspace<Scalar>> workspace) {
   const Options& options = x.options;
   check_call<F>(x.transition, x.Q, x.K, x.V, options);
@@ -299,46 +300,44 @@ void FormCalls<Scalar, F>::call(Form form, const Inputs& x, StateRef state, Rows
       check_state(*state, x.feature, x.transition, x.Q, x.V);
       check_state_mask(options.mask);
     }
-  if (output) check_output(output->rows(), x.Q, x.K, x.V);
-  if (output && output->tape() && form == Form::chunked) {
+  if (Y) check_output(*Y, x.Q, x.K, x.V);
+  if (tape && form == Form::chunked) {
     if (options.mask != causal())
       raise<InvalidArgument>("chunked: a tape goes with the mask causal(), of queries that stand at their keys");
     if (options.diagnostics != nullptr)
       raise<InvalidArgument>("chunked: diagnostics are given by calls without a tape");
   }
-  if (workspace) return run(form, x, state, output, *workspace);
+  if (workspace) return run(form, x, state, Y, tape, *workspace);
   Workspace<Scalar> own;
-  run(form, x, state, output, own);
+  run(form, x, state, Y, tape, own);
 }
 
 template <class Scalar, FeatureMap F>
-void FormCalls<Scalar, F>::run(Form form, const Inputs& x, StateRef state, RowsRef output,
+void FormCalls<Scalar, F>::run(Form form, const Inputs& x, StateRef state, RowsRef Y, TapeRef tape,
                                Workspace<Scalar>& workspace) {
-  if (x.options.diagnostics != nullptr) reset(*x.options.diagnostics, output ? x.Q.cols() : 0);
+  if (x.options.diagnostics != nullptr) reset(*x.options.diagnostics, Y ? x.Q.cols() : 0);
   const auto slow = slow_gates_factored_out<F>(x.transition);
-  Batch<Scalar> Y = output ? output->rows() : no_logits<Scalar>();
   ForwardCall<Scalar> call{.transition = slow ? *slow : x.transition,
                            .rows = x.kind,
                            .options = x.options,
                            .Q = x.Q,
                            .K = x.K,
                            .V = x.V,
-                           .Y = Y,
+                           .Y = Y ? MatrixView<Scalar>(*Y) : MatrixView<Scalar>(nullptr, 0, 0),
                            .memory = WorkspaceAccess::forward(workspace),
-                           .has_queries = static_cast<bool>(output),
+                           .has_queries = static_cast<bool>(Y),
                            .group = x.group};
-  const OptionalRef<Tape<Scalar, F>> tape = output ? output->tape() : OptionalRef<Tape<Scalar, F>>();
   if (form == Form::attention) {
     const auto run_pass = [&] {
       ForwardPasses<Scalar, PassFeature<Scalar, F>>::attention(pass_feature<Scalar>(x.feature), call);
     };
     if (!tape) return run_pass();
     TapeContent<Scalar, F>& kept = TapeAccess::begin(*tape);
-    kept.sums.resize(static_cast<std::size_t>(Y.cols()));
-    resize_safely(kept.Y, Y.rows(), Y.cols());
+    kept.sums.resize(static_cast<std::size_t>(call.Y.cols()));
+    resize_safely(kept.Y, call.Y.rows(), call.Y.cols());
     call.sums = kept.sums.data();
     run_pass();
-    kept.Y = Y;
+    kept.Y = call.Y;
     kept.kind = x.kind, kept.scale = x.options.scale, kept.mask = x.options.mask;
     kept.form = Form::attention;
   } else if constexpr (FiniteFeatureMap<F>) {

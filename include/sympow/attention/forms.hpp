@@ -22,12 +22,13 @@ void attention(const F& feature, const A& transition, const Eigen::MatrixBase<DQ
                const std::type_identity_t<Output<typename DQ::Scalar, Tape<typename DQ::Scalar, F>>>& output,
                OptionalRef<Workspace<typename DQ::Scalar>> workspace = {}, const Options& options = {}) {
   using Scalar = typename DQ::Scalar;
+  Batch<Scalar> Y = output.rows();
   constexpr detail::RowKind kind = detail::row_kind<Normalization, F>();
   if constexpr (detail::check_types<F, A, DQ, DK, DV>())
     detail::FormCalls<Scalar, F>::call(
         Form::attention,
-        {kind, feature, detail::ViewOf<Scalar, A>(transition), Q.derived(), K.derived(), V.derived(), options}, {},
-        output, workspace);
+        {kind, feature, detail::ViewOf<Scalar, A>(transition), Q.derived(), K.derived(), V.derived(), options}, {}, Y,
+        output.tape(), workspace);
 }
 
 /// The same, returning Y.
@@ -57,12 +58,13 @@ void chunked(const F& feature, const A& transition, const Eigen::MatrixBase<DQ>&
              const Eigen::MatrixBase<DV>& V, State<S, G>& state,
              const std::type_identity_t<Output<S, Tape<S, G>>>& output,
              std::type_identity_t<OptionalRef<Workspace<S>>> workspace = {}, const Options& options = {}) {
+  Batch<S> Y = output.rows();
   constexpr detail::RowKind kind = detail::row_kind<Normalization, F>();
   if constexpr (detail::check_state_form<F, A, DQ, DK, DV, S, G>())
     detail::FormCalls<S, F>::call(
         Form::chunked,
-        {kind, feature, detail::ViewOf<S, A>(transition), Q.derived(), K.derived(), V.derived(), options}, state,
-        output, workspace);
+        {kind, feature, detail::ViewOf<S, A>(transition), Q.derived(), K.derived(), V.derived(), options}, state, Y,
+        output.tape(), workspace);
 }
 
 /// The same, returning Y.
@@ -104,7 +106,7 @@ void absorb(const F& feature, const A& transition, const Eigen::MatrixBase<DK>& 
     detail::FormCalls<S, F>::call(Form::chunked,
                                   {detail::RowKind::sums, feature, detail::ViewOf<S, A>(transition), K.derived(),
                                    K.derived(), V.derived(), options},
-                                  state, {}, workspace);
+                                  state, {}, {}, workspace);
 }
 
 /// The recurrence, writing the outputs of T tokens and leaving the state ready for the next; the literal one of the
@@ -122,12 +124,13 @@ template <class Normalization = DefaultNormalization, FeatureMap F, Transition A
 void recurrent(const F& feature, const A& transition, const Eigen::MatrixBase<DQ>& Q, const Eigen::MatrixBase<DK>& K,
                const Eigen::MatrixBase<DV>& V, State<S, G>& state, const std::type_identity_t<Output<S>>& output,
                std::type_identity_t<OptionalRef<Workspace<S>>> workspace = {}, const Options& options = {}) {
+  Batch<S> Y = output.rows();
   constexpr detail::RowKind kind = detail::row_kind<Normalization, F>();
   if constexpr (detail::check_state_form<F, A, DQ, DK, DV, S, G>())
     detail::FormCalls<S, F>::call(
         Form::recurrent,
-        {kind, feature, detail::ViewOf<S, A>(transition), Q.derived(), K.derived(), V.derived(), options}, state,
-        Output<S, Tape<S, F>>(output.rows()), workspace);
+        {kind, feature, detail::ViewOf<S, A>(transition), Q.derived(), K.derived(), V.derived(), options}, state, Y, {},
+        workspace);
 }
 
 /// The same, returning Y.

@@ -194,7 +194,7 @@ void absorb_segment(const FormInputs<Scalar, F>& x, Segment own, const Frame& fr
   frames.start = frames.end = frame;
   frames.log_channels.setZero(part.key_dimension());
   with_segment(x, own, RowKind::sums, [&](const FormInputs<Scalar, F>& inputs) {
-    FormCalls<Scalar, F>::run(Form::chunked, inputs, part, {}, work);
+    FormCalls<Scalar, F>::run(Form::chunked, inputs, part, {}, {}, work);
   });
 }
 
@@ -244,7 +244,7 @@ void scan(const FormInputs<Scalar, F>& x, State<Scalar, F>& state, Batch<Scalar>
     states[s].drop_key_product();  // it has been merged
     Batch<Scalar> rows = Y.middleCols(segments[s].begin, segments[s].size);
     with_segment(x, segments[s], x.kind, [&](const FormInputs<Scalar, F>& inputs) {
-      FormCalls<Scalar, F>::run(Form::chunked, inputs, states[s], Output<Scalar, Tape<Scalar, F>>(rows), work);
+      FormCalls<Scalar, F>::run(Form::chunked, inputs, states[s], rows, {}, work);
     });
   };
   run_by_windows<Workspace<Scalar>>(segments.count(), window, false,

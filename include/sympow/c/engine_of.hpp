@@ -135,8 +135,8 @@ class EngineOf final : public Engine {
       transitions.with(group, [&](const TransitionView<S>& transition) {
         const detail::FormInputs<S, F> inputs{kind, feature, transition, head.Q, head.K, head.V, options};
         const auto run = [&](const auto& state) {
-          auto Y = head.Y;
-          detail::FormCalls<S, F>::run(batch.plan(group).form, inputs, state, Output<S, Tape<S, F>>(Y), work);
+          Batch<S> Y = head.Y;
+          detail::FormCalls<S, F>::run(batch.plan(group).form, inputs, state, Y, {}, work);
         };
         if (!states) return run(OptionalRef<typename detail::StateOf<S, F>::type>());
         auto copy = states[group];
