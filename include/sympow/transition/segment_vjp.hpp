@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <memory>
+#include <optional>
 #include <utility>
 #include <vector>
 
@@ -162,6 +163,11 @@ class VjpViewOf final : public VjpView<Scalar> {
 
  public:
   VjpViewOf(const A& transition, Gradient& gradient) : transition_(transition), gradient_(gradient) {}
+  /// Of a transition without its largest gates, which it owns, with these as scalar ones.
+  VjpViewOf(Eigen::VectorXd log_gates, A transition, Gradient& gradient)
+      : gated_(std::in_place, std::move(log_gates), std::move(transition)),
+        transition_(gated_->transition()),
+        gradient_(gradient) {}
 
   [[nodiscard]] const TransitionView<Scalar>& transition() const override { return gated_ ? *gated_ : view_; }
   void add_decay_flows(Segment segment, const double* flows) override {
@@ -181,10 +187,9 @@ class VjpViewOf final : public VjpView<Scalar> {
   }
   [[nodiscard]] std::unique_ptr<VjpView<Scalar>> factor_out_max_gate([[maybe_unused]] int degree) override {
     if constexpr (HasMaxGates<A>) {
-      auto gated = max_gates_factored_out<Scalar>(transition_, degree);
-      auto factored = std::make_unique<VjpViewOf>(gated->transition(), gradient_);
-      factored->gated_ = std::move(gated);
-      return factored;
+      Eigen::VectorXd slowest;
+      A rest = transition_.factor_out_max_gate(slowest);
+      return std::make_unique<VjpViewOf>(degree * slowest, std::move(rest), gradient_);
     } else {
       return nullptr;
     }
@@ -211,10 +216,10 @@ class VjpViewOf final : public VjpView<Scalar> {
   }
 
  private:
+  std::optional<GatedView<Scalar, A>> gated_;
   const A& transition_;
   Gradient& gradient_;
   ViewOf<Scalar, A> view_{transition_};
-  std::unique_ptr<const TransitionView<Scalar>> gated_;  // the owner of a transition without its largest gates
   std::vector<std::pair<Gradient, Segment>> parts_;
 };
 
