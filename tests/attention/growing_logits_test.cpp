@@ -52,7 +52,7 @@ TEST_CASE("log gates above 0 are a bias under exponential scores, and refused un
     };
     CHECK(near(attention(Exponential{}, decay(log_gates), Q, K, V), expected.Y));
     const auto g = attention_vjp(Exponential{}, decay(log_gates),
-                                 AttentionVjpCall<double, Exponential, Decay>{.Q = Q, .K = K, .V = V, .dY = dY});
+                                 VjpCall<double, Exponential, Decay>{.Q = Q, .K = K, .V = V, .dY = dY});
     CHECK(near(g.Q, expected.dQ));
     CHECK(near(g.K, expected.dK));
     CHECK(near(g.V, expected.dV));

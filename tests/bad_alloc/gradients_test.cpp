@@ -262,11 +262,19 @@ TEST_CASE("gradients of states in a batch after memory ended in it", "[bad_alloc
     auto gradient = A.zero_gradient(T);
     double scale = 0;
     auto to_Q = dQ.leftCols(T), to_K = dK.leftCols(T), to_V = dV.leftCols(T);
-    const detail::VjpArguments<float> arguments{Q.leftCols(T), K.leftCols(T), V.leftCols(T), dY.leftCols(T)};
+    const Power feature;
+    detail::VjpViewOf<float, Decay> of_call(A, gradient);
+    detail::VjpInputs<float, Power> inputs{detail::RowKind::weighted_means,
+                                           feature,
+                                           of_call,
+                                           Q.leftCols(T),
+                                           K.leftCols(T),
+                                           V.leftCols(T),
+                                           dY.leftCols(T),
+                                           options,
+                                           states[0]};
+    inputs.d_state = adjoints[0];
     const detail::VjpResults<float> results{to_Q, to_K, to_V, scale};
-    detail::VjpTransitionOf<float, Decay> of_call(A, gradient);
-    detail::ScanVjp<float, Power>(detail::RowKind::weighted_means, Power{}, of_call, arguments, results, workspaces,
-                                  options, detail::threads_of_program(1))
-        .run(states[0], adjoints[0]);
+    detail::ScanVjp<float, Power>(inputs, results, workspaces, detail::threads_of_program(1)).run();
   });
 }

@@ -96,6 +96,19 @@ TEST_CASE("the gradient of a state of a map with another dimension is refused", 
                       contains("dimension of the state's gradient is 8, must be 16"));
 }
 
+TEST_CASE("gradients of attention refuse a state and its gradient", "[gradient]") {
+  Random random(4);
+  const Problem<double> x(random, d, e, T, .1);
+  const State<double, Feature> state(d, e);
+  Adjoint adjoint(d, e);
+  REQUIRE_THROWS_WITH(
+      attention_vjp(Feature{}, stationary(), {.Q = x.Q, .K = x.K, .V = x.V, .dY = x.dY, .state = state}),
+      contains("attention_vjp: a state or its gradient is given"));
+  REQUIRE_THROWS_AS(
+      attention_vjp(Feature{}, stationary(), {.Q = x.Q, .K = x.K, .V = x.V, .dY = x.dY, .d_state = adjoint}),
+      InvalidArgument);
+}
+
 TEST_CASE("a row without weight changes no bit of any gradient, whatever its dy is", "[gradient]") {
   Random random(5);
   Problem<double> x(random, d, e, 60, .1);

@@ -33,20 +33,28 @@ void with_head_context(Index sequence, Index head, Index group, const F& f) {
   }
 }
 
-/// The type of the transitions that a batch is given as one for all, as a container, or by a callable.
+/// Transitions of a batch as a container, or as a callable; else it is given one for all heads.
 template <class Given>
-auto type_of_transitions() {
-  if constexpr (Transition<Given>)
-    return std::type_identity<Given>();
-  else if constexpr (std::ranges::random_access_range<const Given>)
-    return std::type_identity<std::ranges::range_value_t<const Given>>();
-  else if constexpr (std::invocable<const Given&, Index, Index>)
-    return std::type_identity<std::remove_cvref_t<std::invoke_result_t<const Given&, Index, Index>>>();
-  else
-    return std::type_identity<Given>();
-}
+concept TransitionRange = !Transition<Given> && std::ranges::random_access_range<const Given>;
 template <class Given>
-using TransitionOfBatch = typename decltype(type_of_transitions<Given>())::type;
+concept TransitionCallable =
+    !Transition<Given> && !TransitionRange<Given> && std::invocable<const Given&, Index, Index>;
+
+/// Their type.
+template <class Given>
+struct TransitionOf {
+  using type = Given;
+};
+template <TransitionRange Given>
+struct TransitionOf<Given> {
+  using type = std::ranges::range_value_t<const Given>;
+};
+template <TransitionCallable Given>
+struct TransitionOf<Given> {
+  using type = std::remove_cvref_t<std::invoke_result_t<const Given&, Index, Index>>;
+};
+template <class Given>
+using TransitionOfBatch = typename TransitionOf<Given>::type;
 
 /// The transitions of a batch, one for each group of query heads, their type and the way in which they were given
 /// forgotten.
@@ -67,62 +75,45 @@ class BatchTransitions {
   virtual void with(Index n, const Visitor<const TransitionView<Scalar>&>& visit) const = 0;
 };
 
-template <class Scalar, class A, class Base = BatchTransitions<Scalar>>
+template <class Scalar, class Given, class Base = BatchTransitions<Scalar>>
 class BatchTransitionsOf : public Base {
+  using A = TransitionOfBatch<Given>;
   static_assert(Transition<A>,
                 "the transitions of a batch are one Transition for all heads, a container that holds one for each head "
                 "of each sequence, or a callable on (sequence, head) that returns one");
 
  public:
-  template <class Given>
-  explicit BatchTransitionsOf(const Given& given)
-      : given_(&given), begin_(&begin_given<Given>), at_(&at_given<Given>) {}
+  explicit BatchTransitionsOf(const Given& given) : given_(given) {}
 
   [[nodiscard]] KeyAction key_action() const override { return A::key_action; }
   [[nodiscard]] bool moves_states() const override { return MovesStates<A>; }
-  void begin(Index sequences, Index groups, Index group) override { begin_(*this, sequences, groups, group); }
+  void begin([[maybe_unused]] Index sequences, [[maybe_unused]] Index groups, [[maybe_unused]] Index group) override {
+    if constexpr (TransitionRange<Given>)
+      check_size("number of transitions", std::ranges::ssize(given_), sequences * groups,
+                 group == 1 ? "one a sequence and head" : "one a sequence and key head, as there are states");
+    if constexpr (TransitionCallable<Given>) {
+      built_.reserve(static_cast<std::size_t>(sequences * groups));
+      for (Index n = 0; n < sequences * groups; ++n)
+        with_head_context(n / groups, n % groups * group, group,
+                          [&] { built_.push_back(given_(n / groups, n % groups)); });
+    }
+  }
   void with(Index n, const Visitor<const TransitionView<Scalar>&>& visit) const override {
     visit(ViewOf<Scalar, A>(transition(n)));
   }
 
  protected:
-  [[nodiscard]] const A& transition(Index n) const { return at_(*this, n); }
+  [[nodiscard]] const A& transition([[maybe_unused]] Index n) const {
+    if constexpr (TransitionRange<Given>)
+      return std::ranges::begin(given_)[n];
+    else if constexpr (TransitionCallable<Given>)
+      return built_[static_cast<std::size_t>(n)];
+    else
+      return given_;
+  }
 
  private:
-  template <class Given>
-  static constexpr bool is_range = !Transition<Given> && std::ranges::random_access_range<const Given>;
-  template <class Given>
-  static constexpr bool is_callable =
-      !Transition<Given> && !is_range<Given> && std::invocable<const Given&, Index, Index>;
-
-  template <class Given>
-  static void begin_given(BatchTransitionsOf& self, [[maybe_unused]] Index sequences, [[maybe_unused]] Index groups,
-                          [[maybe_unused]] Index group) {
-    [[maybe_unused]] const auto& given = *static_cast<const Given*>(self.given_);
-    if constexpr (is_range<Given>)
-      check_size("number of transitions", std::ranges::ssize(given), sequences * groups,
-                 group == 1 ? "one a sequence and head" : "one a sequence and key head, as there are states");
-    if constexpr (is_callable<Given>) {
-      self.built_.reserve(static_cast<std::size_t>(sequences * groups));
-      for (Index n = 0; n < sequences * groups; ++n)
-        with_head_context(n / groups, n % groups * group, group,
-                          [&] { self.built_.push_back(given(n / groups, n % groups)); });
-    }
-  }
-  template <class Given>
-  static const A& at_given(const BatchTransitionsOf& self, [[maybe_unused]] Index n) {
-    [[maybe_unused]] const auto& given = *static_cast<const Given*>(self.given_);
-    if constexpr (is_range<Given>)
-      return std::ranges::begin(given)[n];
-    else if constexpr (is_callable<Given>)
-      return self.built_[static_cast<std::size_t>(n)];
-    else
-      return given;
-  }
-
-  const void* given_;
-  void (*begin_)(BatchTransitionsOf& self, Index sequences, Index groups, Index group);
-  const A& (*at_)(const BatchTransitionsOf& self, Index n);
+  const Given& given_;
   std::vector<A> built_;  // by a callable
 };
 
@@ -206,6 +197,20 @@ struct GroupPlan {
   double cost = 0;
 };
 
+/// Throws `ShapeMismatch` unless a size of x is that of y.
+inline void check_same(const char* size, const char* x, Index actual, const char* y, Index expected) {
+  if (actual != expected)
+    raise<ShapeMismatch>(size, " of ", x, " is ", actual, ", must be ", expected, " (that of ", y, ")");
+}
+template <class S, class R>
+void check_same_lengths(const char* name, const Heads<S>& x, const char* other, const Heads<R>& y,
+                        const char* unless = "") {
+  for (Index b = 0; b < std::max(x.sequences_of_other_lengths(), y.sequences_of_other_lengths()); ++b)
+    if (x.length(b) != y.length(b))
+      raise<ShapeMismatch>("length of sequence ", b, " in ", name, " is ", x.length(b), ", must be ", y.length(b),
+                           " (that in ", other, ")", unless);
+}
+
 /// The arguments of a batch except its transitions and states. Y are the rows, or their gradients dY.
 template <class Scalar, class Row = Scalar>
 struct BatchCall {
@@ -213,29 +218,26 @@ struct BatchCall {
   Heads<Row> Y;
   BatchOptions options;
   Index group = 1;  ///< query heads that share a state
-  const char* name_of_Y = std::is_const_v<Row> ? "dY" : "Y";
+
+  /// The first query head of a group, and what it reads and writes.
+  struct Head {
+    Index sequence, head;
+    typename Heads<const Scalar>::Head Q, K, V;
+    typename Heads<Row>::Head Y;
+  };
 
   void check() const {
-    const auto agree = [](const char* what, const char* of, Index actual, Index expected, const char* whose) {
-      if (actual != expected)
-        raise<ShapeMismatch>(what, " of ", of, " is ", actual, ", must be ", expected, " (that of ", whose, ")");
-    };
-    const auto lengths = [&](const char* name, const auto& x, const char* other, const auto& y, const char* unless) {
-      for (Index b = 0; b < std::max(x.sequences_of_other_lengths(), y.sequences_of_other_lengths()); ++b)
-        if (x.length(b) != y.length(b))
-          raise<ShapeMismatch>("length of sequence ", b, " in ", name, " is ", x.length(b), ", must be ", y.length(b),
-                               " (that in ", other, ")", unless);
-    };
-    agree("number of sequences", "K", K.sequences(), Q.sequences(), "Q");
-    agree("number of sequences", "V", V.sequences(), Q.sequences(), "Q");
-    agree("number of sequences", name_of_Y, Y.sequences(), Q.sequences(), "Q");
-    if (options.head.mask == causal()) lengths("K", K, "Q", Q, " unless options.head.mask says otherwise");
-    lengths("V", V, "K", K, "");
-    lengths(name_of_Y, Y, "Q", Q, "");
-    agree("number of heads", "V", V.heads(), K.heads(), "K");
-    agree("number of heads", name_of_Y, Y.heads(), Q.heads(), "Q");
-    agree("dimension", "K", K.dimension(), Q.dimension(), "Q");
-    agree("dimension", name_of_Y, Y.dimension(), V.dimension(), "V");
+    const char* const of_Y = std::is_const_v<Row> ? "dY" : "Y";
+    check_same("number of sequences", "K", K.sequences(), "Q", Q.sequences());
+    check_same("number of sequences", "V", V.sequences(), "Q", Q.sequences());
+    check_same("number of sequences", of_Y, Y.sequences(), "Q", Q.sequences());
+    if (options.head.mask == causal()) check_same_lengths("K", K, "Q", Q, " unless options.head.mask says otherwise");
+    check_same_lengths("V", V, "K", K);
+    check_same_lengths(of_Y, Y, "Q", Q);
+    check_same("number of heads", "V", V.heads(), "K", K.heads());
+    check_same("number of heads", of_Y, Y.heads(), "Q", Q.heads());
+    check_same("dimension", "K", K.dimension(), "Q", Q.dimension());
+    check_same("dimension", of_Y, Y.dimension(), "V", V.dimension());
     if (Q.heads() == 0 && K.heads() > 0)
       raise<ShapeMismatch>("number of heads of Q is 0, must be at least that of K, which is ", K.heads());
     if (Q.heads() > 0 && (K.heads() == 0 || Q.heads() % K.heads() != 0))
@@ -248,23 +250,16 @@ struct BatchCall {
 
   /// Query heads that read the same keys, H / H_kv; 0 if there is none.
   [[nodiscard]] Index heads_of_key() const { return K.heads() == 0 ? 0 : Q.heads() / K.heads(); }
-  [[nodiscard]] Index key_head_of(Index head) const { return head / heads_of_key(); }
   /// Groups of a sequence, and of all sequences.
   [[nodiscard]] Index groups() const { return Q.heads() / group; }
   [[nodiscard]] Index all_groups() const { return Q.sequences() * groups(); }
   [[nodiscard]] HeadGroup head_group() const { return {group, Q.to_next_head(), Y.to_next_head()}; }
-  /// Zeros where the heads of the group of head h have none of the tokens.
-  void clear_padding(Index b, Index h) const {
-    for (Index r = 0; r < group; ++r) Y.padding(b, h + r).setZero();
+  /// Query head h of a sequence, which reads key head h / (H / H_kv).
+  [[nodiscard]] Head head(Index b, Index h) const {
+    const Index key_head = h / heads_of_key();
+    return {b, h, Q.head(b, h), K.head(b, key_head), V.head(b, key_head), Y.head(b, h)};
   }
-
-  /// f(b, h, q, k, v, y) for the first query head h of group n. The heads of a group stand together: h reads key head h
-  /// / (H / H_kv).
-  template <class Function>
-  void with_head(Index n, const Function& f) const {
-    const Index b = n / groups(), h = n % groups() * group, key_head = key_head_of(h);
-    f(b, h, Q.head(b, h), K.head(b, key_head), V.head(b, key_head), Y.head(b, h));
-  }
+  [[nodiscard]] Head first_head(Index n) const { return head(n / groups(), n % groups() * group); }
 };
 
 /// A batch of which everything is checked that both directions have in common: what it throws is what `attend` and
@@ -288,26 +283,13 @@ class CheckedBatch {
                                    "take the attention form"
                                  : "options: this feature map with this transition has the attention form only");
     if (states_ || !has_form) check_state_mask(call.options.head.mask);
-    for (Index n = 0; n < call.all_groups(); ++n)
-      call.with_head(n, [&](Index b, Index h, const auto& Q, const auto& K, const auto& V, const auto&) {
-        with_head_context(b, h, call.group, [&] { check_group(n, Q, K, V); });
-        for (Index r = 1; call.options.head.check_finite && r < call.group; ++r)
-          with_head_context(b, h + r, 1, [&] { check_finite("Q", call.Q.head(b, h + r)); });
-        all_tokens_ += Q.cols();
-      });
-    for (Index n = 0; n < call.all_groups(); ++n)
-      with_head_context(n / call.groups(), n % call.groups() * call.group, call.group, [&] {
-        if (n == 0) first_plan_ = plan_of(first_shape_ = shape(0));
-        const GroupPlan of_group = plan(n);
-        cost_ += of_group.cost;
-        if constexpr (FiniteFeatureMap<F>)
-          if (!states_ && of_group.form != Form::attention) {
-            StateAccess::check_sizes<State<Scalar, F>>(feature_, call.Q.dimension(), call.V.dimension());
-            transitions.with(n, [&](const TransitionView<Scalar>& transition) {
-              transition.check_frame(Frame{}, call.Q.dimension());
-            });
-          }
-      });
+    for (Index b = 0; b < call.Q.sequences(); ++b) all_tokens_ += call.Q.length(b) * call.groups();
+    for (Index n = 0; n < call.all_groups(); ++n) {
+      const Index b = n / call.groups(), h = n % call.groups() * call.group;
+      with_head_context(b, h, call.group, [&] { check_group(n); });
+      for (Index r = 1; call.options.head.check_finite && r < call.group; ++r)
+        with_head_context(b, h + r, 1, [&] { check_finite("Q", call.Q.head(b, h + r)); });
+    }
   }
 
   const BatchCall<Scalar, Row> call;
@@ -315,7 +297,8 @@ class CheckedBatch {
   [[nodiscard]] bool has_states() const {
     return goes_by_states<F>(transitions_.key_action(), transitions_.moves_states());
   }
-  [[nodiscard]] bool keeps_states() const { return static_cast<bool>(states_); }
+  /// The state of group n, if there are any.
+  [[nodiscard]] OptionalRef<S> state(Index n) const { return states_ ? OptionalRef<S>(states_[n]) : OptionalRef<S>(); }
   /// Most groups have the shape of the first one, and its plan.
   [[nodiscard]] GroupPlan plan(Index n) const {
     return tokens(n) == first_shape_.T && is_from_nothing(n) == first_shape_.from_nothing ? first_plan_
@@ -344,7 +327,7 @@ class CheckedBatch {
     ProblemShape shape = head_shape(feature_, has_states(), transitions_.key_action(), tokens(n), call.Q.dimension(),
                                     call.V.dimension());
     shape.is_full = call.options.head.mask.is_full;
-    shape.keeps_state = keeps_states();
+    shape.keeps_state = static_cast<bool>(states_);
     shape.from_nothing = is_from_nothing(n);
     return shape;
   }
@@ -372,11 +355,18 @@ class CheckedBatch {
     return call;
   }
 
-  void check_group(Index n, MatrixView<const Scalar> Q, MatrixView<const Scalar> K, MatrixView<const Scalar> V) const {
+  void check_group(Index n) {
+    const auto x = call.first_head(n);
     transitions_.with(n, [&](const TransitionView<Scalar>& transition) {
-      check_call<F>(transition, Q, K, V, call.options.head);
+      check_call<F>(transition, x.Q, x.K, x.V, call.options.head);
+      if (n == 0) first_plan_ = plan_of(first_shape_ = shape(0));
+      const GroupPlan of_group = plan(n);
+      cost_ += of_group.cost;
       if constexpr (FiniteFeatureMap<F>)
-        if (states_) check_state(states_[n], feature_, transition, Q, V);
+        if (OptionalRef<const State<Scalar, F>> state; states_ || of_group.form != Form::attention) {
+          if (states_) state = states_[n];
+          check_state(state, feature_, transition, x.Q, x.V);
+        }
     });
   }
 
@@ -410,27 +400,7 @@ struct BatchForms {
   /// Checks all heads, then runs them.
   static void run(RowKind kind, const F& feature, BatchTransitions<Scalar>& transitions,
                   const AttendCall<Scalar, F>& call, const Threads& threads);
-
- private:
-  /// A head without a state, by a form that has been chosen.
-  static void run_stateless(Form form, const FormInputs<Scalar, F>& x, const Output<Scalar, Tape<Scalar, F>>& Y,
-                            Workspace<Scalar>& work);
 };
-
-template <class Scalar, FeatureMap F>
-void BatchForms<Scalar, F>::run_stateless(Form form, const FormInputs<Scalar, F>& x,
-                                          const Output<Scalar, Tape<Scalar, F>>& Y, Workspace<Scalar>& work) {
-  using Forms = FormCalls<Scalar, F>;
-  if (form == Form::attention) {
-    Forms::run_attention(x, Y, work);
-  } else if constexpr (FiniteFeatureMap<F>) {
-    State<Scalar, F> state(x.feature, x.Q.rows(), x.V.rows());
-    state.drop_key_product();
-    if (form == Form::chunked && x.options.mask == causal()) return Forms::chunked(x, state, Y, work);
-    Batch<Scalar> rows = Y.rows();
-    Forms::run_from_state(form, x, state, rows, work);
-  }
-}
 
 template <class Scalar, FeatureMap F>
 void BatchForms<Scalar, F>::run(RowKind kind, const F& feature, BatchTransitions<Scalar>& transitions,
@@ -450,46 +420,36 @@ void BatchForms<Scalar, F>::run(RowKind kind, const F& feature, BatchTransitions
     x.tapes->resize(static_cast<std::size_t>(count));
     for (auto& tape : *x.tapes) TapeAccess::begin(tape);
   }
+  // run(the inputs of group n, where its rows go)
+  const auto with_group = [&](Index n, const auto& run) {
+    const auto head = call.first_head(n);
+    for (Index r = 0; r < call.group; ++r) call.Y.padding(head.sequence, head.head + r).setZero();
+    transitions.with(n, [&](const TransitionView<Scalar>& transition) {
+      run(FormInputs<Scalar, F>{kind, feature, transition, head.Q, head.K, head.V, options, call.head_group()}, head.Y);
+    });
+  };
   parallel_for(count, threads, workspaces, [&](Index n, Workspace<Scalar>& work) {
     const GroupPlan plan = batch.plan(n);
     if (plan.scanned_chunk > 0) return;
-    call.with_head(n, [&](Index b, Index h, const auto& Q, const auto& K, const auto& V, auto Y) {
-      call.clear_padding(b, h);
+    with_group(n, [&](const FormInputs<Scalar, F>& inputs, Batch<Scalar> Y) {
       OptionalRef<Tape<Scalar, F>> tape;
       if (x.tapes) tape = (*x.tapes)[static_cast<std::size_t>(n)];
-      transitions.with(n, [&](const TransitionView<Scalar>& transition) {
-        if (!batch.keeps_states())
-          return run_stateless(plan.form, {kind, feature, transition, Q, K, V, options}, {Y, tape}, work);
-        if constexpr (FiniteFeatureMap<F>) {
-          Batch<Scalar> rows = Y;
-          FormCalls<Scalar, F>::run_from_state(
-              plan.form, {kind, feature, transition, Q, K, V, options, call.head_group()}, x.states[n], rows, work);
-        }
-      });
+      FormCalls<Scalar, F>::run(plan.form, inputs, batch.state(n), Y, tape, work);
     });
   });
   if constexpr (FiniteFeatureMap<F> && F::score == Score::power)
     for (Index n = 0; n < count; ++n)
       if (options.chunk = batch.plan(n).scanned_chunk; options.chunk > 0)
-        call.with_head(n, [&](Index b, Index h, const auto& Q, const auto& K, const auto& V, auto Y) {
-          call.clear_padding(b, h);
-          const auto run = [&](State<Scalar, F>& state) {
-            transitions.with(n, [&](const TransitionView<Scalar>& transition) {
-              scan<F, Scalar>({kind, feature, transition, Q, K, V, options, call.head_group()}, state, Y, workspaces,
-                              threads);
-            });
-          };
-          if (batch.keeps_states()) return run(x.states[n]);
-          State<Scalar, F> state(feature, Q.rows(), V.rows());
-          state.drop_key_product();
-          run(state);
+        with_group(n, [&](const FormInputs<Scalar, F>& inputs, Batch<Scalar> Y) {
+          with_state(batch.state(n), inputs,
+                     [&](State<Scalar, F>& state) { scan<F, Scalar>(inputs, state, Y, workspaces, threads); });
         });
 }
 
 template <class Scalar, FeatureMap F, class Given>
 void run_batch(RowKind kind, const F& feature, const Given& given, const AttendCall<Scalar, F>& call,
                const Threads& threads) {
-  BatchTransitionsOf<Scalar, TransitionOfBatch<Given>> transitions(given);
+  BatchTransitionsOf<Scalar, Given> transitions(given);
   BatchForms<Scalar, F>::run(kind, feature, transitions, call, threads);
 }
 

@@ -1,6 +1,8 @@
 // Gradients of all heads of a batch in one call.
 #pragma once
 
+#include <numeric>
+
 #include <sympow/attention/batch.hpp>
 #include <sympow/attention/compiled_gradients.hpp>
 #include <sympow/attention/scan_vjp.hpp>
@@ -13,7 +15,7 @@ struct AttendVjpCall {
   Heads<const Scalar> Q, K, V, dY;
   RangeRef<const typename detail::StateOf<Scalar, F>::type> states = {};  ///< those that `attend` began with
   /// The gradients of the states after the last tokens, and then those of the states before the first. 0 if left out.
-  RangeRef<typename detail::StateGradientOf<Scalar, F>::type> d_states = {};
+  RangeRef<typename detail::StateOf<Scalar, F>::gradient> d_states = {};
   OptionalRef<const Tapes<Scalar, F>> tapes = {};  ///< that `attend` has filled
   Heads<Scalar> dQ, dK, dV;
   OptionalRef<VjpWorkspaces<Scalar>> workspaces = {};  ///< scratch; the call makes its own if they are left out
@@ -41,27 +43,24 @@ template <class Scalar>
 class VjpTransitions : public BatchTransitions<Scalar> {
  public:
   [[nodiscard]] virtual bool have_parts() const = 0;
-  [[nodiscard]] virtual Index planes(Index n) const = 0;  ///< that transition n turns
   /// Gives the next transition a gradient of 0, of so many tokens.
   virtual void add_gradient(Index tokens) = 0;
-  virtual void with_gradient(Index n, const Visitor<VjpTransition<Scalar>&>& visit) = 0;
+  virtual void with_gradient(Index n, const Visitor<VjpView<Scalar>&>& visit) = 0;
 };
 
-template <class Scalar, Transition A>
-class VjpTransitionsOf final : public BatchTransitionsOf<Scalar, A, VjpTransitions<Scalar>> {
+template <class Scalar, class Given, class A = TransitionOfBatch<Given>>
+class VjpTransitionsOf final : public BatchTransitionsOf<Scalar, Given, VjpTransitions<Scalar>> {
  public:
-  template <class Given>
   VjpTransitionsOf(const Given& given, std::vector<typename A::Gradient>& gradients)
-      : BatchTransitionsOf<Scalar, A, VjpTransitions<Scalar>>(given), gradients_(gradients) {}
+      : BatchTransitionsOf<Scalar, Given, VjpTransitions<Scalar>>(given), gradients_(gradients) {}
 
   [[nodiscard]] bool have_parts() const override { return HasParts<A>; }
-  [[nodiscard]] Index planes(Index n) const override { return planes_of(this->transition(n)).count; }
   void add_gradient(Index tokens) override {
     gradients_.push_back(this->transition(std::ssize(gradients_)).zero_gradient(tokens));
   }
-  void with_gradient(Index n, const Visitor<VjpTransition<Scalar>&>& visit) override {
-    VjpTransitionOf<Scalar, A> of_call(this->transition(n), gradients_[static_cast<std::size_t>(n)]);
-    visit(of_call);
+  void with_gradient(Index n, const Visitor<VjpView<Scalar>&>& visit) override {
+    VjpViewOf<Scalar, A> view(this->transition(n), gradients_[static_cast<std::size_t>(n)]);
+    visit(view);
   }
 
  private:
@@ -79,203 +78,124 @@ void add_state_gradient(const F& feature, StateGradient<Scalar, F>& sum, const S
   if (from.frame.size() != 0) to.frame += from.frame;
 }
 
-/// The gradients of a batch. The query heads of a key head go back one after the other, so that what they add to its
-/// keys and values comes in order.
+/// Throws `ShapeMismatch` unless gradients have the heads, numbers and tokens of what they are of, and
+/// `InvalidArgument` if they share memory; and what is wrong with the number of tapes and gradients of states.
+template <class Scalar, class F>
+void check_batch_gradients(const AttendVjpCall<Scalar, F>& x) {
+  const auto check = [](const char* name, const Heads<Scalar>& dx, const char* of, const Heads<const Scalar>& given) {
+    check_same("number of sequences", name, dx.sequences(), of, given.sequences());
+    check_same("number of heads", name, dx.heads(), of, given.heads());
+    check_same("dimension", name, dx.dimension(), of, given.dimension());
+    check_same_lengths(name, dx, of, given);
+  };
+  check("dQ", x.dQ, "Q", x.Q);
+  check("dK", x.dK, "K", x.K);
+  check("dV", x.dV, "V", x.V);
+  check_outputs({{"dQ", x.dQ.layout()}, {"dK", x.dK.layout()}, {"dV", x.dV.layout()}},
+                {{"Q", x.Q.layout()}, {"K", x.K.layout()}, {"V", x.V.layout()}, {"dY", x.dY.layout()}});
+  if (x.states && x.tapes)
+    raise<InvalidArgument>("attend_vjp: states and tapes are given; tapes are of calls without states");
+  if (x.tapes)
+    check_size("number of tapes", std::ssize(*x.tapes), x.Q.sequences() * x.Q.heads(), "that of query heads");
+  if (!x.d_states) return;
+  if (!x.states) raise<InvalidArgument>("attend_vjp: gradients of states are given, but no states");
+  check_size("number of states' gradients", x.d_states.size(), x.states.size(), "that of the states");
+  check_distinct("gradients of states", x.d_states);
+}
+
+/// Runs the gradients of a query head. The loss on a state that heads share is that of the first of them; the others
+/// add to its gradient.
 template <class Scalar, FeatureMap F>
-class BatchVjp {
-  using StateType = typename StateOf<Scalar, F>::type;
-  using StateGradientType = typename StateGradientOf<Scalar, F>::type;
-  using Batch = CheckedBatch<F, Scalar, const Scalar, const StateType>;
-  using Calls = GradientCalls<Scalar, F>;
-  static constexpr bool has_states = FiniteFeatureMap<F>;
-
- public:
-  /// Throws what the forward pass would, and what is wrong with the gradients' memory, states and tape.
-  BatchVjp(RowKind kind, const F& feature, VjpTransitions<Scalar>& transitions, const AttendVjpCall<Scalar, F>& x,
-           const Threads& threads)
-      : kind_(kind),
-        feature_(feature),
-        transitions_(transitions),
-        x_(x),
-        batch_(feature, transitions, BatchCall<Scalar, const Scalar>{x.Q, x.K, x.V, x.dY, x.options}, x.states),
-        threads_(batch_.useful(threads)),
-        options_(x.options.head) {
-    check_gradients();
-    check_states();
-    if (x_.tapes) check_size("number of tapes", std::ssize(*x_.tapes), heads(), "that of query heads");
-    for (Index n = 0; n < heads(); ++n)
-      with_head_context(n / x_.Q.heads(), n % x_.Q.heads(), call().group, [&] { check_head(n); });
-  }
-
-  /// Returns the gradient in the scale.
-  double run() {
-    for (Index n = 0; n < call().all_groups(); ++n)
-      call().with_head(n, [&](Index, Index, const auto& Q, const auto& K, const auto&, const auto&) {
-        transitions_.add_gradient(tokens_of(Q, K, options_.mask));
-      });
-    copy_d_states();
-    scales_.assign(static_cast<std::size_t>(heads()), 0);
-    VjpWorkspaces<Scalar> own;
-    VjpWorkspaces<Scalar>& workspaces = x_.workspaces ? *x_.workspaces : own;
-    const Index key_heads = x_.Q.sequences() * x_.K.heads();
-    parallel_for(key_heads, threads_, workspaces, [&](Index n, VjpWorkspace<Scalar>& work) {
-      if (chunk_of_scan(n) > 0) return;
-      run_key_head(n, work,
-                   [&](VjpTransition<Scalar>& transition, const auto& x, const auto& to, const StateType& state,
-                       StateGradientType& d_state) {
-                     if constexpr (has_states)
-                       Calls::chunked(kind_, feature_, transition, x, to, state, {}, d_state, work, options_);
-                   });
-    });
-    if constexpr (has_states && F::score == Score::power)
-      for (Index n = 0; n < key_heads; ++n) {
-        Options scanned = options_;
-        if (scanned.chunk = chunk_of_scan(n); scanned.chunk == 0) continue;
-        if (workspaces.empty()) workspaces.resize(1);
-        run_key_head(
-            n, workspaces[0],
-            [&](VjpTransition<Scalar>& transition, const auto& x, const auto& to, const StateType& state,
-                StateGradientType& d_state) {
-              ScanVjp<Scalar, F>(kind_, feature_, transition, x, to, workspaces, scanned, threads_).run(state, d_state);
-            });
-      }
-    for (Index n = 0; n < x_.d_states.size(); ++n) x_.d_states[n] = std::move(d_states_[static_cast<std::size_t>(n)]);
-    double scale = 0;
-    for (const double of_head : scales_) scale += of_head;
-    return scale;
-  }
-
- private:
-  [[nodiscard]] const BatchCall<Scalar, const Scalar>& call() const { return batch_.call; }
-  [[nodiscard]] Index heads() const { return x_.Q.sequences() * x_.Q.heads(); }
-  [[nodiscard]] Index group_of(Index head) const { return head / call().group; }
-  [[nodiscard]] VjpArguments<Scalar> arguments_of(Index head) const {
-    const Index b = head / x_.Q.heads(), h = head % x_.Q.heads(), key_head = call().key_head_of(h);
-    const auto Q = x_.Q.head(b, h), K = x_.K.head(b, key_head), V = x_.V.head(b, key_head), dY = x_.dY.head(b, h);
-    return {Q, K, V, dY};
-  }
-  // Of the query heads of key head n, all by the same form; 0 if there is none.
-  [[nodiscard]] Index chunk_of_scan(Index n) const {
-    const bool can = transitions_.have_parts() && call().heads_of_key() > 0;
-    return can ? batch_.plan(group_of(n * call().heads_of_key())).scanned_chunk : 0;
-  }
-  // What a head has left on the tape, if it went by this form.
-  [[nodiscard]] const Tape<Scalar, F>* left_by(Index head, Form form) const {
-    const Tape<Scalar, F>* const tape = x_.tapes ? &(*x_.tapes)[static_cast<std::size_t>(head)] : nullptr;
-    return tape != nullptr && tape->form() == form ? tape : nullptr;
-  }
-  [[nodiscard]] SavedRows<Scalar> known_rows(Index head, const VjpArguments<Scalar>& x) const {
-    const auto* kept = left_by(head, Form::attention);
-    return kept == nullptr ? SavedRows<Scalar>() : rows_of_tape(*kept, kind_, x.dY, options_);
-  }
-
-  /// Throws `ShapeMismatch` unless gradients have the heads, numbers and tokens of what they are of, and
-  /// `InvalidArgument` if they share memory.
-  void check_gradients() const {
-    check_alike("dQ", x_.dQ, "Q", x_.Q);
-    check_alike("dK", x_.dK, "K", x_.K);
-    check_alike("dV", x_.dV, "V", x_.V);
-    check_outputs({{"dQ", x_.dQ.layout()}, {"dK", x_.dK.layout()}, {"dV", x_.dV.layout()}},
-                  {{"Q", x_.Q.layout()}, {"K", x_.K.layout()}, {"V", x_.V.layout()}, {"dY", x_.dY.layout()}});
-  }
-  static void check_alike(const std::string& name, const Heads<Scalar>& dx, const std::string& of,
-                          const Heads<const Scalar>& x) {
-    const auto agree = [&](const std::string& what, Index actual, Index expected) {
-      check_size(what + name, actual, expected, "that of " + of);
-    };
-    agree("number of sequences of ", dx.sequences(), x.sequences());
-    agree("number of heads of ", dx.heads(), x.heads());
-    agree("dimension of ", dx.dimension(), x.dimension());
-    for (Index b = 0; b < std::max(dx.sequences_of_other_lengths(), x.sequences_of_other_lengths()); ++b)
-      agree("length of sequence " + std::to_string(b) + " in ", dx.length(b), x.length(b));
-  }
-  void check_states() const {
-    if (x_.states && x_.tapes)
-      raise<InvalidArgument>("attend_vjp: states and tapes are given; tapes are of calls without states");
-    if (!x_.d_states) return;
-    if (!x_.states) raise<InvalidArgument>("attend_vjp: gradients of states are given, but no states");
-    check_size("number of states' gradients", x_.d_states.size(), x_.states.size(), "that of the states");
-    check_distinct("gradients of states", x_.d_states);
-  }
-  void check_head(Index head) const {
-    const VjpArguments<Scalar> x = arguments_of(head);
-    if (options_.check_finite) check_finite("dY", x.dY);
-    static_cast<void>(known_rows(head, x));
-    if constexpr (has_states) {
-      const Index n = group_of(head);
-      if (const auto* kept = left_by(head, Form::chunked))
-        transitions_.with(
-            n, [&](const TransitionView<Scalar>& transition) { check_tape(*kept, feature_, transition, x.K, x.V); });
-      if (x_.d_states) check_adjoint(x_.d_states[n], feature_, transitions_.planes(n), x);
+void run_head(VjpInputs<Scalar, F>& x, bool is_first, const auto& run) {
+  if constexpr (FiniteFeatureMap<F>)
+    if (x.d_state && !is_first) {
+      StateGradient<Scalar, F>& sum = *x.d_state;
+      StateGradient<Scalar, F> own(x.feature, x.K.rows(), x.V.rows());
+      x.d_state = own;
+      run(x);
+      return add_state_gradient(x.feature, sum, own);
     }
-  }
-
-  // Copies, which take the place of those given if nothing fails.
-  void copy_d_states() {
-    if constexpr (has_states)
-      for (Index n = 0; n < x_.states.size(); ++n)
-        d_states_.push_back(x_.d_states ? x_.d_states[n]
-                                        : StateGradientType(feature_, x_.Q.dimension(), x_.V.dimension()));
-  }
-
-  // The query heads of key head n: each from the tape, or by its engine, run(transition, arguments, results, state, its
-  // gradient).
-  template <class Run>
-  void run_key_head(Index n, VjpWorkspace<Scalar>& work, const Run& run) {
-    const Index b = n / x_.K.heads(), key_head = n % x_.K.heads(), count = call().heads_of_key();
-    auto dK = x_.dK.head(b, key_head), dV = x_.dV.head(b, key_head);
-    for (const auto* x : {&x_.dK, &x_.dV}) x->head(b, key_head).setZero(), x->padding(b, key_head).setZero();
-    for (Index h = key_head * count; h < (key_head + 1) * count; ++h) {
-      const Index head = b * x_.Q.heads() + h;
-      auto dQ = x_.dQ.head(b, h);
-      dQ.setZero(), x_.dQ.padding(b, h).setZero();
-      transitions_.with_gradient(group_of(head), [&](VjpTransition<Scalar>& transition) {
-        run_head(head, transition, {dQ, dK, dV, scales_[static_cast<std::size_t>(head)]}, work, run);
-      });
-    }
-  }
-  template <class Run>
-  void run_head(Index head, VjpTransition<Scalar>& transition, const VjpResults<Scalar>& to, VjpWorkspace<Scalar>& work,
-                const Run& run) {
-    const Index n = group_of(head);
-    const VjpArguments<Scalar> x = arguments_of(head);
-    if (!batch_.keeps_states() && batch_.plan(n).form == Form::attention)
-      return Calls::attention(kind_, feature_, transition, x, to, work, options_, known_rows(head, x));
-    if constexpr (has_states) {
-      StateGradientType own(feature_, x.Q.rows(), x.V.rows());
-      if (batch_.keeps_states()) {
-        StateGradientType& d_state = d_states_[static_cast<std::size_t>(n)];
-        if (head % call().group == 0) return run(transition, x, to, x_.states[n], d_state);
-        run(transition, x, to, x_.states[n], own);
-        add_state_gradient(feature_, d_state, own);
-      } else if (const auto* kept = left_by(head, Form::chunked)) {
-        Calls::chunked(kind_, feature_, transition, x, to, {}, *kept, own, work, options_);
-      } else {
-        run(transition, x, to, StateType(feature_, x.Q.rows(), x.V.rows(), 0), own);
-      }
-    }
-  }
-
-  RowKind kind_;
-  const F& feature_;
-  VjpTransitions<Scalar>& transitions_;
-  const AttendVjpCall<Scalar, F>& x_;
-  Batch batch_;
-  Threads threads_;
-  Options options_;
-  std::vector<StateGradientType> d_states_;
-  std::vector<double> scales_;
-};
+  run(x);
+}
 
 /// Batches of gradients of a feature map, compiled once for a scalar type, and for any program's threads.
 template <class Scalar, FeatureMap F>
 struct GradientBatches {
-  /// Checks all heads, then runs them; returns the gradient in the scale.
+  /// Checks all heads, then runs them: the query heads of a key head one after the other, so that what they add to its
+  /// keys and values comes in order. Returns the gradient in the scale.
   static double run(RowKind kind, const F& feature, VjpTransitions<Scalar>& transitions,
-                    const AttendVjpCall<Scalar, F>& call, const Threads& threads) {
-    return BatchVjp<Scalar, F>(kind, feature, transitions, call, threads).run();
-  }
+                    const AttendVjpCall<Scalar, F>& call, const Threads& threads);
 };
+
+template <class Scalar, FeatureMap F>
+double GradientBatches<Scalar, F>::run(RowKind kind, const F& feature, VjpTransitions<Scalar>& transitions,
+                                       const AttendVjpCall<Scalar, F>& x, const Threads& given) {
+  using Inputs = VjpInputs<Scalar, F>;
+  const auto at = [](Index n) { return static_cast<std::size_t>(n); };
+  const CheckedBatch batch(feature, transitions, BatchCall<Scalar, const Scalar>{x.Q, x.K, x.V, x.dY, x.options},
+                           x.states);
+  check_batch_gradients(x);
+  const auto& call = batch.call;
+  const Index H = x.Q.heads(), heads = x.Q.sequences() * H, key_heads = x.Q.sequences() * x.K.heads();
+  std::vector<typename StateOf<Scalar, F>::gradient> d_states;  // take the place of those given if nothing fails
+  for (Index n = 0; n < x.d_states.size(); ++n) d_states.push_back(x.d_states[n]);
+  for (Index n = 0; n < call.all_groups(); ++n) {
+    const auto head = call.first_head(n);
+    transitions.add_gradient(tokens_of(head.Q, head.K, x.options.head.mask));
+  }
+  const auto form_of_head = [&](Index head) { return batch.plan(head / call.group).form; };
+  const auto with_head = [&](Index head, const auto& f) {
+    const Index n = head / call.group;
+    const auto of = call.head(head / H, head % H);
+    transitions.with_gradient(n, [&](VjpView<Scalar>& transition) {
+      Inputs inputs{kind, feature, transition, of.Q, of.K, of.V, of.Y, x.options.head, batch.state(n)};
+      if (x.tapes && (*x.tapes)[at(head)].form() == form_of_head(head)) inputs.tape = (*x.tapes)[at(head)];
+      if (x.d_states) inputs.d_state = d_states[at(n)];
+      f(inputs);
+    });
+  };
+  for (Index n = 0; n < heads; ++n)
+    with_head_context(n / H, n % H, call.group, [&] {
+      with_head(n, [&](const Inputs& inputs) { GradientCalls<Scalar, F>::check_backward(form_of_head(n), inputs); });
+    });
+  std::vector<double> scales(at(heads));
+  const auto run_key_head = [&](Index n, const auto& run) {
+    const Index b = n / x.K.heads(), key_head = n % x.K.heads(), count = call.heads_of_key();
+    auto dK = x.dK.head(b, key_head), dV = x.dV.head(b, key_head);
+    for (const auto* dx : {&x.dK, &x.dV}) dx->head(b, key_head).setZero(), dx->padding(b, key_head).setZero();
+    for (Index h = key_head * count; h < (key_head + 1) * count; ++h) {
+      auto dQ = x.dQ.head(b, h);
+      dQ.setZero(), x.dQ.padding(b, h).setZero();
+      const VjpResults<Scalar> to{dQ, dK, dV, scales[at(b * H + h)]};
+      with_head(b * H + h, [&](Inputs& inputs) {
+        run_head(inputs, h % call.group == 0, [&](Inputs& of) { run(b * H + h, of, to); });
+      });
+    }
+  };
+  // The query heads of key head n go by one form; 0 if they are not cut into segments.
+  const auto chunk_of_scan = [&](Index n) {
+    const bool can = transitions.have_parts() && call.heads_of_key() > 0;
+    return can ? batch.plan(n * call.heads_of_key() / call.group).scanned_chunk : 0;
+  };
+  const Threads threads = batch.useful(given);
+  VjpWorkspaces<Scalar> own;
+  VjpWorkspaces<Scalar>& workspaces = x.workspaces ? *x.workspaces : own;
+  parallel_for(key_heads, threads, workspaces, [&](Index n, VjpWorkspace<Scalar>& work) {
+    if (chunk_of_scan(n) > 0) return;
+    run_key_head(n, [&](Index head, const Inputs& inputs, const VjpResults<Scalar>& to) {
+      GradientCalls<Scalar, F>::run(form_of_head(head), inputs, to, work);
+    });
+  });
+  if constexpr (FiniteFeatureMap<F> && F::score == Score::power)
+    for (Index n = 0; n < key_heads; ++n)
+      if (const Index chunk = chunk_of_scan(n); chunk > 0)
+        run_key_head(n, [&](Index, Inputs& inputs, const VjpResults<Scalar>& to) {
+          inputs.options.chunk = chunk;
+          ScanVjp<Scalar, F>(inputs, to, workspaces, threads).run();
+        });
+  for (Index n = 0; n < x.d_states.size(); ++n) x.d_states[n] = std::move(d_states[at(n)]);
+  return std::accumulate(scales.begin(), scales.end(), 0.);
+}
 
 template <class Scalar, class F, class Given>
 BatchGradients<TransitionOfBatch<Given>> batch_gradients(RowKind kind, const F& feature, const Given& given,
@@ -283,7 +203,7 @@ BatchGradients<TransitionOfBatch<Given>> batch_gradients(RowKind kind, const F& 
   using A = TransitionOfBatch<Given>;
   BatchGradients<A> gradients;
   if constexpr (check_vjp<F, A, Scalar, !has_state_forms<F, A>>()) {
-    VjpTransitionsOf<Scalar, A> transitions(given, gradients.transitions);
+    VjpTransitionsOf<Scalar, Given> transitions(given, gradients.transitions);
     gradients.scale = GradientBatches<Scalar, F>::run(kind, feature, transitions, call, threads);
   }
   return gradients;

@@ -7,6 +7,7 @@
 #include <functional>
 #include <limits>
 #include <memory>
+#include <numeric>
 #include <string>
 #include <type_traits>
 #include <vector>
@@ -71,16 +72,14 @@ void check_distinct(const char* name, const Range& range) {
   Index rising = 1;
   while (rising < count && before(at(rising - 1), at(rising))) ++rising;
   if (rising >= count) return;
-  std::vector<const void*> sorted;
-  for (Index n = 0; n < count; ++n) sorted.push_back(at(n));
-  std::sort(sorted.begin(), sorted.end(), before);
-  const auto twice = std::adjacent_find(sorted.begin(), sorted.end());
-  if (twice == sorted.end()) return;
-  Index i = 0;
-  while (at(i) != *twice) ++i;
-  Index j = i + 1;
-  while (at(j) != *twice) ++j;
-  raise<InvalidArgument>(name, ": number ", j, " is the same object as number ", i, ", must be another one");
+  std::vector<Index> order(static_cast<std::size_t>(count));
+  std::iota(order.begin(), order.end(), 0);
+  std::sort(order.begin(), order.end(),
+            [&](Index i, Index j) { return before(at(i), at(j)) || (at(i) == at(j) && i < j); });
+  const auto twice = std::adjacent_find(order.begin(), order.end(), [&](Index i, Index j) { return at(i) == at(j); });
+  if (twice != order.end())
+    raise<InvalidArgument>(name, ": number ", twice[1], " is the same object as number ", twice[0],
+                           ", must be another one");
 }
 
 /// A mask in a message.

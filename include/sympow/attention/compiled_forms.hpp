@@ -13,7 +13,7 @@
 
 /// Says that the forms of a feature map are compiled elsewhere: in whatever follows a call costs the compiler a few
 /// seconds instead of ten. Without `SYMPOW_INSTANTIATE_FORMS` in one source file the linker names what is missing,
-/// `FormCalls<Scalar, Feature>::chunked`. Transitions are not covered. Use it outside of every namespace, with the
+/// `FormCalls<Scalar, Feature>::call`. Transitions are not covered. Use it outside of every namespace, with the
 /// full name of the map, before the first call:
 ///
 ///     SYMPOW_EXTERN_FORMS(float, mine::Map)          // in a header of yours
@@ -49,17 +49,21 @@
   DO(LINKAGE, Scalar, sympow::SymmetricPower<7>) \
   DO(LINKAGE, Scalar, sympow::SymmetricPower<8>)
 
-/// What the usual transitions do to queries and keys of a scalar type.
-#define SYMPOW_TRANSITIONS(LINKAGE, Scalar)                                                                        \
-  LINKAGE template class sympow::detail::ViewOf<Scalar, sympow::Stationary>;                                       \
-  LINKAGE template class sympow::detail::ViewOf<Scalar, sympow::ConstantDecay>;                                    \
-  LINKAGE template class sympow::detail::ViewOf<Scalar, sympow::Decay>;                                            \
-  LINKAGE template class sympow::detail::ViewOf<Scalar, sympow::ChannelDecay<double>>;                             \
-  LINKAGE template class sympow::detail::ViewOf<Scalar, sympow::Rotary>;                                           \
-  LINKAGE template class sympow::detail::ViewOf<Scalar, sympow::Householder<Scalar>>;                              \
-  LINKAGE template class sympow::detail::ViewOf<Scalar, sympow::TransitionProduct<sympow::Decay, sympow::Rotary>>; \
-  LINKAGE template class sympow::detail::ViewOf<                                                                   \
-      Scalar, sympow::TransitionProduct<sympow::Decay, sympow::Householder<Scalar>>>;                              \
+/// DO(LINKAGE, Scalar, transition) of the usual transitions.
+#define SYMPOW_USUAL_TRANSITIONS(DO, LINKAGE, Scalar)                           \
+  DO(LINKAGE, Scalar, sympow::Stationary)                                       \
+  DO(LINKAGE, Scalar, sympow::ConstantDecay)                                    \
+  DO(LINKAGE, Scalar, sympow::Decay)                                            \
+  DO(LINKAGE, Scalar, sympow::ChannelDecay<double>)                             \
+  DO(LINKAGE, Scalar, sympow::Rotary)                                           \
+  DO(LINKAGE, Scalar, sympow::Householder<Scalar>)                              \
+  DO(LINKAGE, Scalar, sympow::TransitionProduct<sympow::Decay, sympow::Rotary>) \
+  DO(LINKAGE, Scalar, sympow::TransitionProduct<sympow::Decay, sympow::Householder<Scalar>>)
+
+/// What they do to queries and keys of a scalar type.
+#define SYMPOW_VIEW(LINKAGE, Scalar, ...) LINKAGE template class sympow::detail::ViewOf<Scalar, __VA_ARGS__>;
+#define SYMPOW_TRANSITIONS(LINKAGE, Scalar)              \
+  SYMPOW_USUAL_TRANSITIONS(SYMPOW_VIEW, LINKAGE, Scalar) \
   LINKAGE template class sympow::detail::HouseholderProducts<Scalar>;
 
 /// What the library `sympow::forms` holds for a scalar type.

@@ -22,16 +22,8 @@
   SYMPOW_BACKWARD_PASSES(LINKAGE, Scalar, sympow::detail::EmbeddedFeature<Scalar>)
 
 /// What the usual transitions do on the way back.
-#define SYMPOW_TRANSITION_GRADIENTS(LINKAGE, Scalar)                                                                  \
-  LINKAGE template class sympow::detail::VjpViewOf<Scalar, sympow::Stationary>;                                       \
-  LINKAGE template class sympow::detail::VjpViewOf<Scalar, sympow::ConstantDecay>;                                    \
-  LINKAGE template class sympow::detail::VjpViewOf<Scalar, sympow::Decay>;                                            \
-  LINKAGE template class sympow::detail::VjpViewOf<Scalar, sympow::ChannelDecay<double>>;                             \
-  LINKAGE template class sympow::detail::VjpViewOf<Scalar, sympow::Rotary>;                                           \
-  LINKAGE template class sympow::detail::VjpViewOf<Scalar, sympow::Householder<Scalar>>;                              \
-  LINKAGE template class sympow::detail::VjpViewOf<Scalar, sympow::TransitionProduct<sympow::Decay, sympow::Rotary>>; \
-  LINKAGE template class sympow::detail::VjpViewOf<                                                                   \
-      Scalar, sympow::TransitionProduct<sympow::Decay, sympow::Householder<Scalar>>>;
+#define SYMPOW_VJP_VIEW(LINKAGE, Scalar, ...) LINKAGE template class sympow::detail::VjpViewOf<Scalar, __VA_ARGS__>;
+#define SYMPOW_TRANSITION_GRADIENTS(LINKAGE, Scalar) SYMPOW_USUAL_TRANSITIONS(SYMPOW_VJP_VIEW, LINKAGE, Scalar)
 
 #ifdef SYMPOW_COMPILED_GRADIENTS
 SYMPOW_TRANSITION_GRADIENTS(extern, float)

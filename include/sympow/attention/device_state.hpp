@@ -24,11 +24,14 @@ struct DeviceState {
 
 namespace detail {
 
-/// visit(n, √(P! / Π c_i!)) of all monomials.
-template <int P, class Visit>
-void for_root_multiplicities(Index d, const Visit& visit) {
+/// √(P! / Π c_i!) of all monomials.
+template <int P>
+Eigen::ArrayXd root_multiplicities(Index d) {
+  const MultiIndices<P> all(d);
+  Eigen::ArrayXd roots(all.size());
   Index n = 0;
-  for (const auto& alpha : MultiIndices<P>(d)) visit(n++, std::sqrt(static_cast<double>(multiplicity(alpha))));
+  for (const auto& alpha : all) roots[n++] = std::sqrt(static_cast<double>(multiplicity(alpha)));
+  return roots;
 }
 
 }  // namespace detail
@@ -57,11 +60,11 @@ template <class Scalar, int P>
   Eigen::VectorXd::Map(device.turns.data(), frame.size()) = frame.numbers() * (std::numbers::inv_pi / 2);
   device.level = content.sums.L;
   device.mass = static_cast<float>(content.sums.A);
-  detail::for_root_multiplicities<P>(state.key_dimension(), [&](Index n, double root) {
-    for (Index c = 0; c < e; ++c)
-      device.sums[static_cast<std::size_t>(n * e + c)] = static_cast<float>(static_cast<double>(S(c, n)) / root);
-    device.normaliser[static_cast<std::size_t>(n)] = static_cast<float>(static_cast<double>(Z[n]) / root);
-  });
+  const Eigen::ArrayXd roots = detail::root_multiplicities<P>(state.key_dimension());
+  Eigen::ArrayXXf::Map(device.sums.data(), e, Z.size()) =
+      (S.template cast<double>().array().rowwise() / roots.transpose()).template cast<float>();
+  Eigen::ArrayXf::Map(device.normaliser.data(), Z.size()) =
+      (Z.template cast<double>().array() / roots).template cast<float>();
   return device;
 }
 
@@ -89,11 +92,11 @@ template <class Scalar, int P>
   if (device.level == detail::log2_zero) return state;
   sums.L = device.level;
   sums.A = static_cast<double>(device.mass);
-  detail::for_root_multiplicities<P>(d, [&](Index n, double root) {
-    for (Index c = 0; c < e; ++c)
-      sums.S(c, n) = static_cast<Scalar>(root * static_cast<double>(device.sums[static_cast<std::size_t>(n * e + c)]));
-    sums.Z[n] = static_cast<Scalar>(root * static_cast<double>(device.normaliser[static_cast<std::size_t>(n)]));
-  });
+  const Eigen::ArrayXd roots = detail::root_multiplicities<P>(d);
+  const auto S = Eigen::ArrayXXf::Map(device.sums.data(), e, roots.size());
+  const auto Z = Eigen::ArrayXf::Map(device.normaliser.data(), roots.size());
+  sums.S = (S.template cast<double>().rowwise() * roots.transpose()).template cast<Scalar>();
+  sums.Z = (Z.template cast<double>() * roots).template cast<Scalar>();
   return state;
 }
 

@@ -16,15 +16,12 @@ namespace SYMPOW_NAMESPACE {
 
 // ---- The scratch memory of the forms
 
-template <class Scalar>
-class Workspace;
-
 namespace detail {
-/// The buffers behind `Workspace`; only the passes know them.
-template <class Scalar>
-ForwardBuffers<Scalar>& memory_of(Workspace<Scalar>& workspace) {
-  return workspace.memory_;
-}
+/// The buffers behind workspaces; only the passes know them.
+struct WorkspaceAccess {
+  static auto& forward(auto& workspace) { return workspace.forward_; }
+  static auto& backward(auto& workspace) { return workspace.backward_; }
+};
 }  // namespace detail
 
 /// Scratch of one call at a time; keep it to reuse its memory. It holds nothing that outlives a call: any form, feature
@@ -41,9 +38,9 @@ class Workspace {
   ~Workspace() = default;
 
  private:
-  friend detail::ForwardBuffers<Scalar>& detail::memory_of<Scalar>(Workspace<Scalar>& workspace);
+  friend detail::WorkspaceAccess;
 
-  detail::ForwardBuffers<Scalar> memory_;
+  detail::ForwardBuffers<Scalar> forward_;
 };
 
 /// One workspace for every thread, grown by the calls that use it; keep it to reuse its memory.
@@ -91,12 +88,6 @@ class Output {
 
 // ---- Calls of the forms: their checks, and then the pass
 
-/// Whether a feature map has the recurrent and the chunked form under a transition: φ is finite, if the transition
-/// mixes channels as a Householder chain does φ(x) = x, and the transition can move a state.
-template <class F, class A>
-inline constexpr bool has_state_forms =
-    FiniteFeatureMap<F> && (A::key_action != KeyAction::mix || detail::keys_are_features<F>) && MovesStates<A>;
-
 namespace detail {
 
 /// `has_state_forms` of a transition whose type is forgotten.
@@ -116,14 +107,25 @@ template <FeatureMap F>
   }
   return shape;
 }
-template <FeatureMap F, class Scalar>
-[[nodiscard]] ProblemShape head_shape(const F& feature, const TransitionView<Scalar>& transition, Index T, Index d,
-                                      Index e) {
-  return head_shape(feature, goes_by_states<F>(transition.key_action(), transition.moves_states()),
-                    transition.key_action(), T, d, e);
+/// Tokens of a chunk of a call that leaves a state.
+template <FeatureMap F, class Scalar, class K, class V>
+[[nodiscard]] Index chunk_of_call(const F& feature, const TransitionView<Scalar>& transition, const K& keys,
+                                  const V& values, const Options& options, bool from_nothing) {
+  const bool has_states = goes_by_states<F>(transition.key_action(), transition.moves_states());
+  ProblemShape shape =
+      head_shape(feature, has_states, transition.key_action(), keys.cols(), keys.rows(), values.rows());
+  shape.is_full = options.mask.is_full;
+  shape.keeps_state = true;
+  shape.from_nothing = from_nothing;
+  return chunk_of(options, shape);
 }
 
 }  // namespace detail
+
+/// Whether a feature map has the recurrent and the chunked form under a transition: φ is finite, if the transition
+/// mixes channels as a Householder chain does φ(x) = x, and the transition can move a state.
+template <class F, class A>
+inline constexpr bool has_state_forms = detail::goes_by_states<F>(A::key_action, MovesStates<A>);
 
 /// What `cheapest_form` and `cheapest_chunk` ask of a call of T tokens with keys in R^d and values in R^e, that has no
 /// mask and neither begins with a state nor leaves one: say so in `is_full`, `from_nothing` and `keeps_state` if it
@@ -136,9 +138,15 @@ template <FeatureMap F, Transition A>
 namespace detail {
 
 /// Throws `InterruptedState`, `ShapeMismatch`, `FeatureMismatch` or `FrameMismatch` unless the state fits the call.
-template <class Scalar, class F, class Q, class V>
-void check_state(const State<Scalar, F>& state, const F& feature, const TransitionView<Scalar>& transition,
-                 const Q& queries, const V& values) {
+/// Without one a call begins from an empty state: throws `DimensionOverflow` if there can be none of these sizes.
+template <FiniteFeatureMap F, class Scalar, class Q, class V>
+void check_state(std::type_identity_t<OptionalRef<const State<Scalar, F>>> given, const F& feature,
+                 const TransitionView<Scalar>& transition, const Q& queries, const V& values) {
+  if (!given) {
+    StateAccess::check_sizes<State<Scalar, F>>(feature, queries.rows(), values.rows());
+    return transition.check_frame(Frame{}, queries.rows());
+  }
+  const State<Scalar, F>& state = *given;
   check_whole(state);
   check_size("rows of Q", queries.rows(), state.key_dimension(), "key dimension of the state");
   check_size("rows of V", values.rows(), state.value_dimension(), "value dimension of the state");
@@ -153,25 +161,19 @@ void check_state(const State<Scalar, F>& state, const F& feature, const Transiti
         "the state was built under a Householder chain, the transition is a channel decay; the two do not commute");
 }
 
-/// Whether a feature map has a state; false after a sentence.
-template <class F>
-constexpr bool check_finite_map() {
-  static_assert(FiniteFeatureMap<F>,
-                "this feature map (Exponential, or one without dimension and embed) has no finite embedding, hence no "
-                "state: it has the attention form only");
-  return FiniteFeatureMap<F>;
-}
-
-/// Whether a transition can move a state of a feature map; false after a sentence.
+/// Whether a feature map has states, which a transition can move; false after a sentence.
 template <FeatureMap F, Transition A>
 constexpr bool check_moves() {
-  constexpr bool moves = goes_by_states<F>(A::key_action, MovesStates<A>);
+  constexpr bool is_finite = FiniteFeatureMap<F>, moves = !is_finite || has_state_forms<F, A>;
+  static_assert(is_finite,
+                "this feature map (Exponential, or one without dimension and embed) has no finite embedding, hence no "
+                "state: it has the attention form only");
   static_assert(moves,
                 "a state form needs a transition that moves states: one that mixes channels needs apply_to_keys and "
                 "apply_to_state, and a feature map that is linear, as its lift to a power would be D x D at every "
                 "token; one that "
                 "scales channels needs log_channel_totals. Without it there is the attention form");
-  return moves;
+  return is_finite && moves;
 }
 
 /// Throws `InvalidArgument` unless a state form goes with a mask.
@@ -200,114 +202,40 @@ struct FormInputs {
   ConstBatch<Scalar> Q, K, V;
   const Options& options;
   HeadGroup group = {};
-  OptionalRef<const Visitor<Index>> visit_chunk = {};  ///< told the first token of every chunk
 };
 
-/// Calls of a feature map under any transition, compiled once for a scalar type. Nothing is touched if a check throws.
-template <class Scalar, FeatureMap F>
-struct FormCalls {
-  using Inputs = FormInputs<Scalar, F>;
-  using OfHead = typename StateOf<Scalar, F>::type;
-  using Rows = Output<Scalar, Tape<Scalar, F>>;
-  using Scratch = OptionalRef<Workspace<Scalar>>;
+/// f(the state of a call, or an empty one, which is dropped).
+template <class Scalar, FiniteFeatureMap F>
+void with_state(std::type_identity_t<OptionalRef<State<Scalar, F>>> state, const FormInputs<Scalar, F>& x,
+                const auto& f) {
+  if (state) return f(*state);
+  State<Scalar, F> own(x.feature, x.Q.rows(), x.V.rows());
+  own.drop_key_product();
+  f(own);
+}
 
-  /// The attention form.
-  static void attention(const Inputs& x, const Rows& output, Scratch workspace);
-  /// The recurrent or the chunked form of all heads of a group; Y is that of its first. Without Y the call has no rows:
-  /// its queries are not looked at.
-  static void from_state(Form form, const Inputs& x, OfHead& state, OptionalRef<Batch<Scalar>> Y, Scratch workspace)
-    requires FiniteFeatureMap<F>;
-  /// `attention` and `from_state` without their checks, for a batch that has made them.
-  static void run_attention(const Inputs& x, const Rows& output, Workspace<Scalar>& workspace);
-  static void run_from_state(Form form, const Inputs& x, OfHead& state, OptionalRef<Batch<Scalar>> Y,
-                             Workspace<Scalar>& workspace)
-    requires FiniteFeatureMap<F>;
-  /// The chunked form, with a tape if it is given one.
-  static void chunked(const Inputs& x, OfHead& state, const Rows& output, Scratch workspace)
-    requires FiniteFeatureMap<F>;
+/// `view` with the largest gate of every token factored out, if the slowest channels of powers decay by more than
+/// e^-27 over the call; else null.
+template <FeatureMap F, class Scalar>
+std::unique_ptr<const TransitionView<Scalar>> slow_gates_factored_out(const TransitionView<Scalar>& view) {
+  if (F::score != Score::power || !(degree_of<F> * view.total_max_log_gate() < least_log_decay)) return nullptr;
+  return view.factor_out_max_gate(degree_of<F>);
+}
 
- private:
-  using View = TransitionView<Scalar>;
+/// The rows of a state form; the state goes on.
+template <class Scalar, FiniteFeatureMap F>
+void go_on_from(State<Scalar, F>& state, Form form, const FormInputs<Scalar, F>& x, ForwardCall<Scalar>& call) {
   using Pass = ForwardPasses<Scalar, PassFeature<Scalar, F>>;
-
-  /// `view` with the largest gate of every token factored out, if the slowest channels of powers decay by more than
-  /// e^-27 over the call; else null.
-  static std::unique_ptr<const View> factored(const View& view) {
-    if (F::score != Score::power || !(degree_of<F> * view.total_max_log_gate() < least_log_decay)) return nullptr;
-    return view.factor_out_max_gate(degree_of<F>);
-  }
-};
-
-template <class Scalar, FeatureMap F>
-void FormCalls<Scalar, F>::attention(const Inputs& x, const Rows& output, Scratch workspace) {
-  check_call<F>(x.transition, x.Q, x.K, x.V, x.options);
-  check_output(output.rows(), x.Q, x.K, x.V);
-  if (workspace) return run_attention(x, output, *workspace);
-  Workspace<Scalar> own;
-  run_attention(x, output, own);
-}
-
-template <class Scalar, FeatureMap F>
-void FormCalls<Scalar, F>::run_attention(const Inputs& x, const Rows& output, Workspace<Scalar>& workspace) {
-  const Options& options = x.options;
-  Batch<Scalar> Y = output.rows();
-  if (options.diagnostics != nullptr) reset(*options.diagnostics, x.Q.cols());
-  const auto slow = factored(x.transition);
-  ForwardCall<Scalar> call{slow ? *slow : x.transition, x.kind, options, x.Q, x.K, x.V, Y, memory_of(workspace)};
-  if (!output.tape()) return Pass::attention(pass_feature<Scalar>(x.feature), call);
-  TapeContent<Scalar, F>& kept = TapeAccess::begin(*output.tape());
-  kept.sums.resize(static_cast<std::size_t>(Y.cols()));
-  resize_safely(kept.Y, Y.rows(), Y.cols());
-  call.sums = kept.sums.data();
-  Pass::attention(pass_feature<Scalar>(x.feature), call);
-  kept.Y = Y;
-  kept.kind = x.kind, kept.scale = options.scale, kept.mask = options.mask;
-  kept.form = Form::attention;
-}
-
-template <class Scalar, FeatureMap F>
-void FormCalls<Scalar, F>::from_state(Form form, const Inputs& x, OfHead& state, OptionalRef<Batch<Scalar>> Y,
-                                      Scratch workspace)
-  requires FiniteFeatureMap<F>
-{
-  check_call<F>(x.transition, x.Q, x.K, x.V, x.options);
-  check_state(state, x.feature, x.transition, x.Q, x.V);
-  check_state_mask(x.options.mask);
-  if (Y) check_output(*Y, x.Q, x.K, x.V);
-  if (workspace) return run_from_state(form, x, state, Y, *workspace);
-  Workspace<Scalar> own;
-  run_from_state(form, x, state, Y, own);
-}
-
-template <class Scalar, FeatureMap F>
-void FormCalls<Scalar, F>::run_from_state(Form form, const Inputs& x, OfHead& state, OptionalRef<Batch<Scalar>> Y,
-                                          Workspace<Scalar>& workspace)
-  requires FiniteFeatureMap<F>
-{
-  if (x.options.diagnostics != nullptr) reset(*x.options.diagnostics, Y ? x.Q.cols() : 0);
-  const MatrixView<Scalar> rows = Y ? MatrixView<Scalar>(*Y) : MatrixView<Scalar>(nullptr, 0, 0);
-  const auto slow = factored(x.transition);
   auto& content = StateAccess::content(state);
   Frames<Scalar>& frames = content.frames;
   const Index before = frames.tokens;
   double log_decay = frames.log_decay;
-  const ForwardCall<Scalar> call{.transition = slow ? *slow : x.transition,
-                                 .rows = x.kind,
-                                 .options = x.options,
-                                 .Q = x.Q,
-                                 .K = x.K,
-                                 .V = x.V,
-                                 .Y = rows,
-                                 .memory = memory_of(workspace),
-                                 .state = &content,
-                                 .has_queries = static_cast<bool>(Y),
-                                 .group = x.group,
-                                 .visit_chunk = x.visit_chunk ? &*x.visit_chunk : nullptr};
+  call.state = &content;
   if (form == Form::recurrent)
     Pass::recurrent(pass_feature<Scalar>(x.feature), call);
   else
     Pass::chunked(pass_feature<Scalar>(x.feature), call);
-  if (slow) {  // what the state says of its decays is what the transition says
+  if (&call.transition != &x.transition) {  // what the state says of its decays is what the transition says
     for (Index t = 0; t < frames.tokens - before; ++t) log_decay += x.transition.log_decay(t);
     frames.log_decay = log_decay;
     frames.log_channels.array() += x.transition.total_max_log_gate();
@@ -315,29 +243,16 @@ void FormCalls<Scalar, F>::run_from_state(Form form, const Inputs& x, OfHead& st
   content.interrupted = false;
 }
 
-template <class Scalar, FeatureMap F>
-void FormCalls<Scalar, F>::chunked(const Inputs& x, OfHead& state, const Rows& output, Scratch workspace)
-  requires FiniteFeatureMap<F>
-{
-  Batch<Scalar> Y = output.rows();
-  if (!output.tape()) return from_state(Form::chunked, x, state, Y, workspace);
-  check_call<F>(x.transition, x.Q, x.K, x.V, x.options);
-  check_state(state, x.feature, x.transition, x.Q, x.V);
-  check_output(Y, x.Q, x.K, x.V);
-  if (x.options.mask != causal())
-    raise<InvalidArgument>("chunked: a tape goes with the mask causal(), of queries that stand at their keys");
-  if (x.options.diagnostics != nullptr)
-    raise<InvalidArgument>("chunked: diagnostics are given by calls without a tape");
-  Options own = x.options;
-  own.check_finite = false;
-  ProblemShape shape = head_shape(x.feature, x.transition, x.K.cols(), x.K.rows(), x.V.rows());
-  shape.keeps_state = true;
-  shape.from_nothing = state.tokens() == 0;
-  own.chunk = chunk_of(x.options, shape);
-  TapeContent<Scalar, F>& kept = TapeAccess::begin(*output.tape());
-  std::vector<OfHead>& states = kept.states;
-  kept.tokens = x.K.cols(), kept.chunk = own.chunk, kept.action = x.transition.key_action();
-  kept.between = own.chunk * std::clamp<Index>(own.checkpoint, 1, std::numeric_limits<Index>::max() / own.chunk);
+/// The same by chunks; the tape keeps states on the way.
+template <class Scalar, FiniteFeatureMap F>
+void record_chunks(State<Scalar, F>& state, const FormInputs<Scalar, F>& x, ForwardCall<Scalar>& call,
+                   Tape<Scalar, F>& tape) {
+  Index& chunk = call.options.chunk;
+  chunk = chunk_of_call(x.feature, x.transition, x.K, x.V, x.options, state.tokens() == 0);
+  TapeContent<Scalar, F>& kept = TapeAccess::begin(tape);
+  auto& states = kept.states;
+  kept.tokens = x.K.cols(), kept.chunk = chunk, kept.action = x.transition.key_action();
+  kept.between = chunk * std::clamp<Index>(x.options.checkpoint, 1, std::numeric_limits<Index>::max() / chunk);
   if (!states.empty() &&
       !(same_feature(states.front().feature(), x.feature) && states.front().key_dimension() == state.key_dimension()))
     states.clear();
@@ -350,12 +265,87 @@ void FormCalls<Scalar, F>::chunked(const Inputs& x, OfHead& state, const Rows& o
     content.interrupted = false;  // as the call is
   };
   const Visitor<Index> visit_chunk(keep);
-  from_state(Form::chunked, {x.kind, x.feature, x.transition, x.Q, x.K, x.V, own, {}, visit_chunk}, state, Y,
-             workspace);
+  call.visit_chunk = &visit_chunk;
+  go_on_from(state, Form::chunked, x, call);
   if (x.K.cols() == 0) keep(0);
   states.erase(states.begin() + static_cast<std::ptrdiff_t>(n), states.end());
   kept.frame = state.frame();
   kept.form = Form::chunked;
+}
+
+/// Calls of a feature map under any transition, compiled once for a scalar type.
+template <class Scalar, FeatureMap F>
+struct FormCalls {
+  using Inputs = FormInputs<Scalar, F>;
+  using StateRef = OptionalRef<typename StateOf<Scalar, F>::type>;
+  using RowsRef = OptionalRef<Batch<Scalar>>;
+  using TapeRef = OptionalRef<Tape<Scalar, F>>;
+
+  /// Checks a call and runs it; nothing is touched if a check throws. The state is that of all heads of a group, Y that
+  /// of the first. Without Y the call has no rows: its queries are not looked at.
+  static void call(Form form, const Inputs& x, StateRef state, RowsRef Y, TapeRef tape,
+                   OptionalRef<Workspace<Scalar>> workspace);
+  /// The same of a batch, which has checked it. Without a state it begins from an empty one. A tape is filled by
+  /// attention, and by chunks under causal(); others leave it empty.
+  static void run(Form form, const Inputs& x, StateRef state, RowsRef Y, TapeRef tape, Workspace<Scalar>& workspace);
+};
+
+template <class Scalar, FeatureMap F>
+void FormCalls<Scalar, F>::call(Form form, const Inputs& x, StateRef state, RowsRef Y, TapeRef tape,
+                                OptionalRef<Workspace<Scalar>> workspace) {
+  const Options& options = x.options;
+  check_call<F>(x.transition, x.Q, x.K, x.V, options);
+  if constexpr (FiniteFeatureMap<F>)
+    if (form != Form::attention) {
+      check_state(*state, x.feature, x.transition, x.Q, x.V);
+      check_state_mask(options.mask);
+    }
+  if (Y) check_output(*Y, x.Q, x.K, x.V);
+  if (tape && form == Form::chunked) {
+    if (options.mask != causal())
+      raise<InvalidArgument>("chunked: a tape goes with the mask causal(), of queries that stand at their keys");
+    if (options.diagnostics != nullptr)
+      raise<InvalidArgument>("chunked: diagnostics are given by calls without a tape");
+  }
+  if (workspace) return run(form, x, state, Y, tape, *workspace);
+  Workspace<Scalar> own;
+  run(form, x, state, Y, tape, own);
+}
+
+template <class Scalar, FeatureMap F>
+void FormCalls<Scalar, F>::run(Form form, const Inputs& x, StateRef state, RowsRef Y, TapeRef tape,
+                               Workspace<Scalar>& workspace) {
+  if (x.options.diagnostics != nullptr) reset(*x.options.diagnostics, Y ? x.Q.cols() : 0);
+  const auto slow = slow_gates_factored_out<F>(x.transition);
+  ForwardCall<Scalar> call{.transition = slow ? *slow : x.transition,
+                           .rows = x.kind,
+                           .options = x.options,
+                           .Q = x.Q,
+                           .K = x.K,
+                           .V = x.V,
+                           .Y = Y ? MatrixView<Scalar>(*Y) : MatrixView<Scalar>(nullptr, 0, 0),
+                           .memory = WorkspaceAccess::forward(workspace),
+                           .has_queries = static_cast<bool>(Y),
+                           .group = x.group};
+  if (form == Form::attention) {
+    const auto run_pass = [&] {
+      ForwardPasses<Scalar, PassFeature<Scalar, F>>::attention(pass_feature<Scalar>(x.feature), call);
+    };
+    if (!tape) return run_pass();
+    TapeContent<Scalar, F>& kept = TapeAccess::begin(*tape);
+    kept.sums.resize(static_cast<std::size_t>(call.Y.cols()));
+    resize_safely(kept.Y, call.Y.rows(), call.Y.cols());
+    call.sums = kept.sums.data();
+    run_pass();
+    kept.Y = call.Y;
+    kept.kind = x.kind, kept.scale = x.options.scale, kept.mask = x.options.mask;
+    kept.form = Form::attention;
+  } else if constexpr (FiniteFeatureMap<F>) {
+    with_state(state, x, [&](State<Scalar, F>& from) {
+      if (tape && form == Form::chunked && x.options.mask == causal()) return record_chunks(from, x, call, *tape);
+      go_on_from(from, form, x, call);
+    });
+  }
 }
 
 }  // namespace detail

@@ -22,11 +22,13 @@ void attention(const F& feature, const A& transition, const Eigen::MatrixBase<DQ
                const std::type_identity_t<Output<typename DQ::Scalar, Tape<typename DQ::Scalar, F>>>& output,
                OptionalRef<Workspace<typename DQ::Scalar>> workspace = {}, const Options& options = {}) {
   using Scalar = typename DQ::Scalar;
+  Batch<Scalar> Y = output.rows();
   constexpr detail::RowKind kind = detail::row_kind<Normalization, F>();
   if constexpr (detail::check_types<F, A, DQ, DK, DV>())
-    detail::FormCalls<Scalar, F>::attention(
-        {kind, feature, detail::ViewOf<Scalar, A>(transition), Q.derived(), K.derived(), V.derived(), options}, output,
-        workspace);
+    detail::FormCalls<Scalar, F>::call(
+        Form::attention,
+        {kind, feature, detail::ViewOf<Scalar, A>(transition), Q.derived(), K.derived(), V.derived(), options}, {}, Y,
+        output.tape(), workspace);
 }
 
 /// The same, returning Y.
@@ -56,11 +58,13 @@ void chunked(const F& feature, const A& transition, const Eigen::MatrixBase<DQ>&
              const Eigen::MatrixBase<DV>& V, State<S, G>& state,
              const std::type_identity_t<Output<S, Tape<S, G>>>& output,
              std::type_identity_t<OptionalRef<Workspace<S>>> workspace = {}, const Options& options = {}) {
+  Batch<S> Y = output.rows();
   constexpr detail::RowKind kind = detail::row_kind<Normalization, F>();
   if constexpr (detail::check_state_form<F, A, DQ, DK, DV, S, G>())
-    detail::FormCalls<S, F>::chunked(
-        {kind, feature, detail::ViewOf<S, A>(transition), Q.derived(), K.derived(), V.derived(), options}, state,
-        output, workspace);
+    detail::FormCalls<S, F>::call(
+        Form::chunked,
+        {kind, feature, detail::ViewOf<S, A>(transition), Q.derived(), K.derived(), V.derived(), options}, state, Y,
+        output.tape(), workspace);
 }
 
 /// The same, returning Y.
@@ -79,7 +83,7 @@ template <class Normalization = DefaultNormalization, FeatureMap F, Transition A
 [[nodiscard]] Matrix<typename DQ::Scalar> chunked(const F& feature, const A& transition, const Eigen::MatrixBase<DQ>& Q,
                                                   const Eigen::MatrixBase<DK>& K, const Eigen::MatrixBase<DV>& V,
                                                   const Options& options = {}) {
-  if constexpr (detail::check_finite_map<F>()) {
+  if constexpr (detail::check_moves<F, A>()) {
     State<typename DQ::Scalar, F> state(feature, Q.rows(), V.rows());
     state.drop_key_product();
     return chunked<Normalization>(feature, transition, Q, K, V, state, options);
@@ -99,10 +103,10 @@ void absorb(const F& feature, const A& transition, const Eigen::MatrixBase<DK>& 
             State<S, G>& state, std::type_identity_t<OptionalRef<Workspace<S>>> workspace = {},
             const Options& options = {}) {
   if constexpr (detail::check_state_form<F, A, DK, DK, DV, S, G>())
-    detail::FormCalls<S, F>::from_state(Form::chunked,
-                                        {detail::RowKind::sums, feature, detail::ViewOf<S, A>(transition), K.derived(),
-                                         K.derived(), V.derived(), options},
-                                        state, {}, workspace);
+    detail::FormCalls<S, F>::call(Form::chunked,
+                                  {detail::RowKind::sums, feature, detail::ViewOf<S, A>(transition), K.derived(),
+                                   K.derived(), V.derived(), options},
+                                  state, {}, {}, workspace);
 }
 
 /// The recurrence, writing the outputs of T tokens and leaving the state ready for the next; the literal one of the
@@ -123,9 +127,9 @@ void recurrent(const F& feature, const A& transition, const Eigen::MatrixBase<DQ
   Batch<S> Y = output.rows();
   constexpr detail::RowKind kind = detail::row_kind<Normalization, F>();
   if constexpr (detail::check_state_form<F, A, DQ, DK, DV, S, G>())
-    detail::FormCalls<S, F>::from_state(
+    detail::FormCalls<S, F>::call(
         Form::recurrent,
-        {kind, feature, detail::ViewOf<S, A>(transition), Q.derived(), K.derived(), V.derived(), options}, state, Y,
+        {kind, feature, detail::ViewOf<S, A>(transition), Q.derived(), K.derived(), V.derived(), options}, state, Y, {},
         workspace);
 }
 

@@ -92,22 +92,12 @@ struct StateGradientAccess {
 
 // ---- Calls of gradients: what they are given and give, and what they check beside their form
 
-template <class Scalar>
-class VjpWorkspace;
-
-namespace detail {
-template <class Scalar>
-BackwardBuffers<Scalar>& backward_buffers_of(VjpWorkspace<Scalar>& workspace) {
-  return workspace.memory_;
-}
-}  // namespace detail
-
 /// Scratch of one call at a time, as `Workspace` is for forms, which it is as well.
 template <class Scalar>
 class VjpWorkspace : public Workspace<Scalar> {
-  friend detail::BackwardBuffers<Scalar>& detail::backward_buffers_of<Scalar>(VjpWorkspace<Scalar>& workspace);
+  friend detail::WorkspaceAccess;
 
-  detail::BackwardBuffers<Scalar> memory_;
+  detail::BackwardBuffers<Scalar> backward_;
 };
 
 /// One for every thread, grown by the calls that use it.
@@ -135,79 +125,6 @@ struct Gradients {
 
 namespace SYMPOW_NAMESPACE::detail {
 
-/// A transition and the gradient in its parameters that calls add to, their types forgotten.
-template <class Scalar>
-class VjpTransition {
- public:
-  VjpTransition() = default;
-  VjpTransition(const VjpTransition&) = delete;
-  VjpTransition& operator=(const VjpTransition&) = delete;
-  virtual ~VjpTransition() = default;
-
-  [[nodiscard]] virtual const TransitionView<Scalar>& given() const = 0;
-  /// As the engine of gradients of φ^P sees it, P = `degree`: with the gates of slowest channels as scalar ones, see
-  /// `factor_out_max_gate`. 0 of other scores: as it is.
-  [[nodiscard]] virtual const TransitionView<Scalar>& there(int degree) = 0;
-  /// The way back from there, which adds to the gradient: the flow through a channel is that through all of a_t.
-  [[nodiscard]] virtual VjpView<Scalar>& back() = 0;
-
-  /// For a transition of `HasParts`: segments of so many tokens, each with a gradient of its own.
-  virtual void begin_parts(Index tokens, Index tokens_of_part) = 0;
-  virtual void with_part(Index n, const Visitor<VjpTransition&>& visit) = 0;
-  virtual void join_parts() = 0;  ///< adds their gradients to that of the whole
-};
-
-template <class Scalar, Transition A>
-class VjpTransitionOf final : public VjpTransition<Scalar> {
- public:
-  using Gradient = typename A::Gradient;
-
-  VjpTransitionOf(const A& transition, Gradient& gradient)
-      : transition_(transition), gradient_(gradient), view_(transition) {}
-
-  [[nodiscard]] const TransitionView<Scalar>& given() const override { return view_; }
-  [[nodiscard]] const TransitionView<Scalar>& there([[maybe_unused]] int degree) override {
-    if constexpr (HasMaxGates<A>)
-      if (degree > 0) {
-        factored_ = max_gates_factored_out<Scalar>(transition_, degree);
-        back_.emplace(factored_->transition(), gradient_);
-        return *factored_;
-      }
-    return view_;
-  }
-  [[nodiscard]] VjpView<Scalar>& back() override {
-    if (!back_) back_.emplace(transition_, gradient_);
-    return *back_;
-  }
-
-  void begin_parts(Index tokens, Index tokens_of_part) override {
-    for (Index begin = 0; begin < tokens; begin += tokens_of_part) {
-      const Index size = std::min(tokens_of_part, tokens - begin);
-      parts_.emplace_back(transition_.zero_gradient(size), Segment{begin, size});
-    }
-  }
-  void with_part([[maybe_unused]] Index n, [[maybe_unused]] const Visitor<VjpTransition<Scalar>&>& visit) override {
-    if constexpr (HasParts<A>) {
-      auto& [gradient, segment] = parts_[static_cast<std::size_t>(n)];
-      const A part = transition_.part(segment);
-      VjpTransitionOf of_part(part, gradient);
-      visit(of_part);
-    }
-  }
-  void join_parts() override {
-    if constexpr (HasParts<A>)
-      for (const auto& [gradient, segment] : parts_) transition_.join(gradient, segment, gradient_);
-  }
-
- private:
-  const A& transition_;
-  Gradient& gradient_;
-  ViewOf<Scalar, A> view_;
-  std::unique_ptr<const GatedView<Scalar, A>> factored_;
-  std::optional<VjpViewOf<Scalar, A>> back_;
-  std::vector<std::pair<Gradient, Segment>> parts_;
-};
-
 /// Whether a call has gradients; false after a sentence that names what is missing. Scores that are direct need no φ.
 template <class F, class A, class Scalar, bool is_direct = false>
 constexpr bool check_vjp() {
@@ -222,10 +139,18 @@ constexpr bool check_vjp() {
   return HasVjp<A, Scalar> && embeds;
 }
 
-/// The inputs of a gradient call.
-template <class Scalar>
-struct VjpArguments {
+/// What gradient calls are given. Without a state or a tape a state form begins from an empty state.
+template <class Scalar, FeatureMap F>
+struct VjpInputs {
+  RowKind kind;
+  const F& feature;
+  VjpView<Scalar>& transition;
   MatrixView<const Scalar> Q, K, V, dY;
+  Options options;
+  OptionalRef<const typename StateOf<Scalar, F>::type> state = {};  ///< before the first token
+  OptionalRef<const Tape<Scalar, F>> tape = {};
+  /// That behind the last token, and then that before the first. 0 if it is left out.
+  OptionalRef<typename StateOf<Scalar, F>::gradient> d_state = {};
 };
 
 /// Where gradients are added or, if nothing is there and it does not `add`, written.
@@ -236,78 +161,62 @@ struct VjpResults {
   bool adds = true;
 };
 
-/// Gradients in the memory of others, which are then empty; or new ones. Throws `InvalidArgument`, before anything is
-/// touched, if that memory is an argument's.
-template <class Scalar, class A>
-Gradients<Scalar, A> take_memory(OptionalRef<Gradients<Scalar, A>> reuse, const VjpArguments<Scalar>& of) {
-  if (!reuse) return {};
-  check_outputs({{"dQ", layout_of(reuse->Q)}, {"dK", layout_of(reuse->K)}, {"dV", layout_of(reuse->V)}},
-                {{"Q", layout_of(of.Q)}, {"K", layout_of(of.K)}, {"V", layout_of(of.V)}, {"dY", layout_of(of.dY)}});
-  return std::move(*reuse);
-}
-
-/// Gives gradients their sizes, 0 if they are added to.
-template <class Scalar, class A>
-VjpResults<Scalar> begin_gradients(Gradients<Scalar, A>& gradients, const A& transition, const VjpArguments<Scalar>& of,
-                                   const Options& options, bool adds) {
-  gradients.transition = transition.zero_gradient(tokens_of(of.Q, of.K, options.mask));
-  resize_safely(gradients.Q, of.Q.rows(), of.Q.cols());
-  resize_safely(gradients.K, of.K.rows(), of.K.cols());
-  resize_safely(gradients.V, of.V.rows(), of.V.cols());
-  for (auto* x : {&gradients.Q, &gradients.K, &gradients.V})
-    if (adds) x->setZero();
+/// Gives gradients their sizes, in the memory of others if it is given; 0 if they are added to. Throws
+/// `InvalidArgument`, before anything is touched, if that memory is an argument's.
+template <class Scalar, class F, class A>
+VjpResults<Scalar> begin_gradients(Gradients<Scalar, A>& gradients, OptionalRef<Gradients<Scalar, A>> reuse,
+                                   const A& transition, const VjpInputs<Scalar, F>& x, bool adds) {
+  if (reuse) {
+    check_outputs({{"dQ", layout_of(reuse->Q)}, {"dK", layout_of(reuse->K)}, {"dV", layout_of(reuse->V)}},
+                  {{"Q", layout_of(x.Q)}, {"K", layout_of(x.K)}, {"V", layout_of(x.V)}, {"dY", layout_of(x.dY)}});
+    gradients = std::move(*reuse);
+  }
+  gradients.transition = transition.zero_gradient(tokens_of(x.Q, x.K, x.options.mask));
+  const auto begin = [&](Matrix<Scalar>& to, const MatrixView<const Scalar>& of) {
+    resize_safely(to, of.rows(), of.cols());
+    if (adds) to.setZero();
+  };
+  begin(gradients.Q, x.Q), begin(gradients.K, x.K), begin(gradients.V, x.V);
   gradients.scale = 0;
   return {gradients.Q, gradients.K, gradients.V, gradients.scale, adds};
 }
 
-/// Throws as a form does, `ShapeMismatch` unless dY has the shape of the rows, and `InvalidArgument` for diagnostics.
-template <FeatureMap F, class Scalar>
-void check_vjp_call(const TransitionView<Scalar>& transition, const VjpArguments<Scalar>& x, const Options& options) {
-  check_call<F>(transition, x.Q, x.K, x.V, options);
-  check_rows("dY", x.dY, x.Q, x.V);
-  if (options.diagnostics != nullptr)
-    raise<InvalidArgument>("options: diagnostics are of rows, ask the form for them; gradients have none");
-  if (options.check_finite) check_finite("dY", x.dY);
+/// f(the call in the terms of its engine): of powers with the gates of slowest channels as scalar ones.
+template <class Scalar, FeatureMap F>
+void with_backward_call(const VjpInputs<Scalar, F>& x, const VjpResults<Scalar>& to, VjpWorkspace<Scalar>& workspace,
+                        const auto& f) {
+  const auto factored = F::score == Score::power ? x.transition.factor_out_max_gate(degree_of<F>) : nullptr;
+  VjpView<Scalar>& vjp = factored ? *factored : x.transition;
+  f(BackwardCall<Scalar>{.transition = vjp.transition(),
+                         .vjp = vjp,
+                         .rows = x.kind,
+                         .options = x.options,
+                         .Q = x.Q,
+                         .K = x.K,
+                         .V = x.V,
+                         .dY = x.dY,
+                         .dQ = to.dQ,
+                         .dK = to.dK,
+                         .dV = to.dV,
+                         .d_scale = to.scale,
+                         .adds = to.adds,
+                         .forward = WorkspaceAccess::forward(workspace),
+                         .buffers = WorkspaceAccess::backward(workspace)});
 }
-
-/// The call in the terms of its engine.
-template <class F, class Scalar>
-BackwardCall<Scalar> backward_call(RowKind kind, VjpTransition<Scalar>& transition, const VjpArguments<Scalar>& x,
-                                   const VjpResults<Scalar>& to, VjpWorkspace<Scalar>& workspace,
-                                   const Options& options) {
-  const TransitionView<Scalar>& there = transition.there(F::score == Score::power ? degree_of<F> : 0);
-  return {there,
-          transition.back(),
-          kind,
-          options,
-          x.Q,
-          x.K,
-          x.V,
-          x.dY,
-          to.dQ,
-          to.dK,
-          to.dV,
-          to.scale,
-          to.adds,
-          memory_of(workspace),
-          backward_buffers_of(workspace)};
-}
-
-// ---- Calls of gradients: their checks, and then the pass
 
 /// The rows of a tape. Throws `InvalidArgument` or `ShapeMismatch` unless they can be those of a call.
 template <class Scalar, class F>
-SavedRows<Scalar> rows_of_tape(const Tape<Scalar, F>& tape, RowKind kind, const MatrixView<const Scalar>& dY,
-                               const Options& options) {
-  const TapeContent<Scalar, F>& kept = TapeAccess::content(tape);
+SavedRows<Scalar> rows_of_tape(const VjpInputs<Scalar, F>& x) {
+  if (!x.tape) return {};
+  const TapeContent<Scalar, F>& kept = TapeAccess::content(*x.tape);
   if (kept.form != Form::attention)
     raise<InvalidArgument>("attention_vjp: the tape holds no rows, must be one that attention() has filled");
-  check_size("columns of dY", dY.cols(), tape.rows(), "rows of the tape");
-  check_size("rows of dY", dY.rows(), kept.Y.rows(), "entries of each row of the tape");
-  if (kind != kept.kind) raise<InvalidArgument>("attention_vjp: the rows of the tape were normalized in another way");
-  if (options.scale != kept.scale || options.mask != kept.mask)
+  check_size("columns of dY", x.dY.cols(), x.tape->rows(), "rows of the tape");
+  check_size("rows of dY", x.dY.rows(), kept.Y.rows(), "entries of each row of the tape");
+  if (x.kind != kept.kind) raise<InvalidArgument>("attention_vjp: the rows of the tape were normalized in another way");
+  if (x.options.scale != kept.scale || x.options.mask != kept.mask)
     raise<InvalidArgument>("attention_vjp: the tape was made with the scale ", kept.scale, " and ", in_words(kept.mask),
-                           ", the options have ", options.scale, " and ", in_words(options.mask));
+                           ", the options have ", x.options.scale, " and ", in_words(x.options.mask));
   return {kept.sums.data(), kept.Y.data()};
 }
 
@@ -336,30 +245,17 @@ void set_gauge(const VjpView<Scalar>& view, const StateSums<Scalar>& S, Adjoint<
   adjoint.has_gauge = true;
 }
 
-/// An empty state without a tail.
+/// Folds all of a state and drops its tail and key product; scalar decay that is pending waits.
 template <class Scalar, class F>
-StateContent<Scalar> empty_content(const F& feature, Index d, Index e) {
-  StateContent<Scalar> content{{d, e, feature.dimension(d), 0}};
-  content.frames.log_channels.setZero(d);
-  return content;
-}
-
-/// A state, all of it folded, without a tail or the key product; scalar decay that is pending waits.
-template <class Scalar, class F>
-void set_folded(const F& feature, const StateContent<Scalar>& state, StateContent<Scalar>& at) {
+void fold_whole(const F& feature, StateContent<Scalar>& state) {
   const bool have_mixed = state.frames.have_mixed();
-  if (state.sums.recent.size == 0 && !state.sums.is_split() && !state.sums.channels_decay()) {
-    at.sums = state.sums;
-    at.frames = state.frames;
-  } else {
-    StateContent<Scalar> copy = state;
-    fold_state(feature, copy);
-    copy.sums.make_dense();
-    std::swap(at, copy);
+  if (state.sums.recent.size > 0 || state.sums.is_split() || state.sums.channels_decay()) {
+    fold_state(feature, state);
+    state.sums.make_dense();
   }
-  at.sums.recent.clear(0);
-  const Index d = at.frames.log_channels.size();
-  resize_safely(at.frames.key_product, have_mixed ? d : 0, have_mixed ? 0 : d);
+  state.sums.recent.clear(0);
+  const Index d = state.frames.log_channels.size();
+  resize_safely(state.frames.key_product, have_mixed ? d : 0, have_mixed ? 0 : d);
 }
 
 [[nodiscard]] constexpr std::string_view in_words(KeyAction action) {
@@ -372,22 +268,24 @@ void set_folded(const F& feature, const StateContent<Scalar>& state, StateConten
 
 /// Throws `InvalidArgument`, `ShapeMismatch`, `FeatureMismatch` or `FrameMismatch` for a tape that the forward pass of
 /// a call cannot have filled.
-template <class Scalar, class F, class K, class V>
-void check_tape(const Tape<Scalar, F>& tape, const F& feature, const TransitionView<Scalar>& transition, const K& keys,
-                const V& values) {
+template <class Scalar, class F>
+void check_tape(const VjpInputs<Scalar, F>& x) {
+  const Tape<Scalar, F>& tape = *x.tape;
+  const TransitionView<Scalar>& transition = x.transition.transition();
+  if (x.options.mask != causal()) raise<InvalidArgument>("chunked_vjp: a tape goes with the mask causal()");
   if (tape.states() == 0)
     raise<InvalidArgument>("chunked_vjp: the tape holds no states, must be one that chunked() has filled");
   const TapeContent<Scalar, F>& kept = TapeAccess::content(tape);
-  check_size("rows of K", keys.rows(), tape.state(0).key_dimension(), "key dimension of the tape's states");
-  check_size("rows of V", values.rows(), tape.state(0).value_dimension(), "value dimension of the tape's states");
-  check_size("columns of K", keys.cols(), kept.tokens, "tokens of the tape");
-  if (!same_feature(tape.state(0).feature(), feature))
+  check_size("rows of K", x.K.rows(), tape.state(0).key_dimension(), "key dimension of the tape's states");
+  check_size("rows of V", x.V.rows(), tape.state(0).value_dimension(), "value dimension of the tape's states");
+  check_size("columns of K", x.K.cols(), kept.tokens, "tokens of the tape");
+  if (!same_feature(tape.state(0).feature(), x.feature))
     raise<FeatureMismatch>("the tape was filled with another feature map than that of the call");
   if (kept.action != transition.key_action())
     raise<FrameMismatch>("the tape was filled under a transition that ", in_words(kept.action), ", that of the call ",
                          in_words(transition.key_action()));
   try {
-    transition.check_frame(kept.frame, keys.rows());
+    transition.check_frame(kept.frame, x.K.rows());
   } catch (...) {
     rethrow_with_prefix(Errors{}, "the last state of the tape: ");
   }
@@ -395,13 +293,13 @@ void check_tape(const Tape<Scalar, F>& tape, const F& feature, const TransitionV
 
 /// Throws `ShapeMismatch` or `FrameMismatch` unless a gradient is that of a state which the call could leave.
 template <class Scalar, class F>
-void check_adjoint(const StateGradient<Scalar, F>& adjoint, const F& feature, Index planes,
-                   const VjpArguments<Scalar>& x) {
+void check_state_gradient(const VjpInputs<Scalar, F>& x) {
+  const StateGradient<Scalar, F>& adjoint = *x.d_state;
   check_size("key dimension of the state's gradient", adjoint.key_dimension(), x.Q.rows(), "that of the state");
   check_size("value dimension of the state's gradient", adjoint.value_dimension(), x.V.rows(), "that of the state");
   check_size("dimension of the state's gradient", StateGradientAccess::content(adjoint).sums.S.cols(),
-             feature.dimension(x.Q.rows()), "that of the feature map");
-  const Index angles = adjoint.frame().size();
+             x.feature.dimension(x.Q.rows()), "that of the feature map");
+  const Index angles = adjoint.frame().size(), planes = x.transition.planes().count;
   if (angles != 0 && angles != planes)
     raise<FrameMismatch>("the state's gradient is that under a rotation of ", angles, " ", Frame::angles,
                          ", the transition has ", planes,
@@ -409,113 +307,102 @@ void check_adjoint(const StateGradient<Scalar, F>& adjoint, const F& feature, In
                          "behind this one");
 }
 
-/// The gradient of a head's state; nothing for a feature map without an embedding.
-template <class Scalar, class F>
-struct StateGradientOf {
-  using type = typename StateOf<Scalar, F>::type;
-};
+/// The adjoint state behind the last token of a call.
 template <class Scalar, FiniteFeatureMap F>
-struct StateGradientOf<Scalar, F> {
-  using type = StateGradient<Scalar, F>;
-};
-
-/// Gradients of calls of a feature map under any transition, compiled once for a scalar type. What checks throw they
-/// throw before anything is touched; the others take a checked call and add to its gradients.
-template <class Scalar, FeatureMap F>
-struct GradientCalls {
-  using OfCall = VjpTransition<Scalar>;
-  using Arguments = VjpArguments<Scalar>;
-  using Results = VjpResults<Scalar>;
-  using TapeRef = OptionalRef<const Tape<Scalar, F>>;
-  using StateRef = OptionalRef<const typename StateOf<Scalar, F>::type>;
-  using OfState = typename StateGradientOf<Scalar, F>::type;
-
-  /// Returns what the tape says of the rows, if there is one.
-  static SavedRows<Scalar> check_attention(RowKind kind, const OfCall& transition, const Arguments& x, TapeRef tape,
-                                           const Options& options);
-  static void attention(RowKind kind, const F& feature, OfCall& transition, const Arguments& x, const Results& to,
-                        VjpWorkspace<Scalar>& work, const Options& options, const SavedRows<Scalar>& saved = {});
-
-  /// From a state or from a tape. `adjoint` is that behind the last token, and then that before the first.
-  static void check_chunked(const F& feature, OfCall& transition, const Arguments& x, StateRef state, TapeRef tape,
-                            const OfState& adjoint, const Options& options)
-    requires FiniteFeatureMap<F>;
-  static void chunked(RowKind kind, const F& feature, OfCall& transition, const Arguments& x, const Results& to,
-                      StateRef state, TapeRef tape, OfState& adjoint, VjpWorkspace<Scalar>& work,
-                      const Options& options)
-    requires FiniteFeatureMap<F>;
-};
-
-template <class Scalar, FeatureMap F>
-SavedRows<Scalar> GradientCalls<Scalar, F>::check_attention(RowKind kind, const OfCall& transition, const Arguments& x,
-                                                            TapeRef tape, const Options& options) {
-  check_vjp_call<F>(transition.given(), x, options);
-  return tape ? rows_of_tape(*tape, kind, x.dY, options) : SavedRows<Scalar>();
+Adjoint<Scalar> adjoint_of(const VjpInputs<Scalar, F>& x) {
+  if (x.d_state) return StateGradientAccess::content(*x.d_state);
+  const StateGradient<Scalar, F> zero(x.feature, x.K.rows(), x.V.rows());
+  return StateGradientAccess::content(zero);
 }
 
-template <class Scalar, FeatureMap F>
-void GradientCalls<Scalar, F>::attention(RowKind kind, const F& feature, OfCall& transition, const Arguments& x,
-                                         const Results& to, VjpWorkspace<Scalar>& work, const Options& options,
-                                         const SavedRows<Scalar>& saved) {
-  auto call = backward_call<F>(kind, transition, x, to, work, options);
-  call.saved = saved;
-  BackwardPasses<Scalar, PassFeature<Scalar, F>>::attention(pass_feature<Scalar>(feature), call);
-}
-
-template <class Scalar, FeatureMap F>
-void GradientCalls<Scalar, F>::check_chunked(const F& feature, OfCall& transition, const Arguments& x, StateRef state,
-                                             TapeRef tape, const OfState& adjoint, const Options& options)
-  requires FiniteFeatureMap<F>
-{
-  check_vjp_call<F>(transition.given(), x, options);
-  if (tape) {
-    if (options.mask != causal()) raise<InvalidArgument>("chunked_vjp: a tape goes with the mask causal()");
-    check_tape(*tape, feature, transition.given(), x.K, x.V);
-  } else {
-    check_state(*state, feature, transition.given(), x.Q, x.V);
-    check_state_mask(options.mask);
-  }
-  check_adjoint(adjoint, feature, transition.back().planes().count, x);
-}
-
-template <class Scalar, FeatureMap F>
-void GradientCalls<Scalar, F>::chunked(RowKind kind, const F& feature, OfCall& transition, const Arguments& x,
-                                       const Results& to, StateRef state, TapeRef tape, OfState& adjoint,
-                                       VjpWorkspace<Scalar>& work, const Options& options)
-  requires FiniteFeatureMap<F>
-{
+/// The gradients of a state form, from its state or tape.
+template <class Scalar, FiniteFeatureMap F>
+void go_back_by_chunks(const VjpInputs<Scalar, F>& x, const BackwardCall<Scalar>& call) {
   using Pass = BackwardPasses<Scalar, PassFeature<Scalar, F>>;
-  const auto& of_pass = pass_feature<Scalar>(feature);
-  ProblemShape shape = head_shape(feature, transition.given(), x.K.cols(), x.K.rows(), x.V.rows());
-  shape.keeps_state = true;
-  shape.from_nothing = state && state->tokens() == 0;
-  shape.is_full = options.mask.is_full;
-  const Index chunk = tape ? TapeAccess::content(*tape).chunk : chunk_of(options, shape);
+  const auto& of_pass = pass_feature<Scalar>(x.feature);
+  const Index d = x.K.rows(), e = x.V.rows(),
+              chunk = x.tape ? TapeAccess::content(*x.tape).chunk
+                             : chunk_of_call(x.feature, x.transition.transition(), x.K, x.V, x.options,
+                                             !x.state || x.state->tokens() == 0);
+  std::optional<State<Scalar, F>> empty;
+  if (!x.state && !x.tape) empty.emplace(x.feature, d, e, 0);
   const auto load = [&](Index n, StateContent<Scalar>& at) {
-    set_folded<Scalar, F>(feature, StateAccess::content(tape ? tape->state(n) : *state), at);
+    at = StateAccess::content(x.tape ? x.tape->state(n) : x.state ? *x.state : *empty);
+    fold_whole(x.feature, at);
   };
-  Adjoint<Scalar> content = StateGradientAccess::content(adjoint);
-  const auto call = backward_call<F>(kind, transition, x, to, work, options);
-  StateContent<Scalar> first = empty_content<Scalar>(feature, x.K.rows(), x.V.rows());
-  const CheckpointSource<Scalar> given{load, tape ? tape->states() : 1, tape ? tape->tokens_between() : 0, content};
+  StateContent<Scalar> first{{d, e, x.feature.dimension(d), 0}};
   load(0, first);
-  const bool turns = transition.given().key_action() == KeyAction::turn;
+  Adjoint<Scalar> adjoint = adjoint_of(x);
+  const CheckpointSource<Scalar> states{load, x.tape ? x.tape->states() : 1, x.tape ? x.tape->tokens_between() : 0,
+                                        adjoint};
+  const bool turns = x.transition.transition().key_action() == KeyAction::turn;
   const auto set_gauge_at = [&](StateContent<Scalar>& at, bool from_frame) {
     at.sums.settle();
-    set_gauge<Scalar, F>(transition.back(), at.sums, content, call.buffers.state.turns, from_frame);
+    set_gauge<Scalar, F>(x.transition, at.sums, adjoint, call.buffers.state.turns, from_frame);
   };
-  if (turns && !content.has_gauge) {
+  if (turns && !adjoint.has_gauge) {
     StateContent<Scalar> last = first;
-    Pass::absorb(of_pass, call, given, chunk, last);
+    Pass::absorb(of_pass, call, states, chunk, last);
     set_gauge_at(last, true);
   }
   if (turns) {
-    Pass::chunked(of_pass, call, given, chunk, first);
+    Pass::chunked(of_pass, call, states, chunk, first);
     set_gauge_at(first, false);
   } else {
-    Pass::chunked(of_pass, call, given, chunk, std::move(first));
+    Pass::chunked(of_pass, call, states, chunk, std::move(first));
   }
-  StateGradientAccess::content(adjoint) = std::move(content);
+  if (x.d_state) StateGradientAccess::content(*x.d_state) = std::move(adjoint);
+}
+
+/// Gradients of calls of a feature map under any transition, compiled once for a scalar type.
+template <class Scalar, FeatureMap F>
+struct GradientCalls {
+  using Inputs = VjpInputs<Scalar, F>;
+
+  /// Throws what the form does, and what is wrong beside; before anything is touched.
+  static void check(Form form, const Inputs& x);
+  /// Throws what is wrong with dY, state, tape and the gradient of the state alone.
+  static void check_backward(Form form, const Inputs& x);
+  /// Adds to the gradients of a checked call: of the attention form, or else of the chunked one.
+  static void run(Form form, const Inputs& x, const VjpResults<Scalar>& to, VjpWorkspace<Scalar>& work);
+};
+
+template <class Scalar, FeatureMap F>
+void GradientCalls<Scalar, F>::check(Form form, const Inputs& x) {
+  check_call<F>(x.transition.transition(), x.Q, x.K, x.V, x.options);
+  check_rows("dY", x.dY, x.Q, x.V);
+  if (x.options.diagnostics != nullptr)
+    raise<InvalidArgument>("options: diagnostics are of rows, ask the form for them; gradients have none");
+  check_backward(form, x);
+}
+
+template <class Scalar, FeatureMap F>
+void GradientCalls<Scalar, F>::check_backward(Form form, const Inputs& x) {
+  if (x.options.check_finite) check_finite("dY", x.dY);
+  if (form == Form::attention) {
+    static_cast<void>(rows_of_tape(x));
+  } else if constexpr (FiniteFeatureMap<F>) {
+    if (x.tape) {
+      check_tape(x);
+    } else {
+      check_state(x.state, x.feature, x.transition.transition(), x.Q, x.V);
+      check_state_mask(x.options.mask);
+    }
+    if (x.d_state) check_state_gradient(x);
+  }
+}
+
+template <class Scalar, FeatureMap F>
+void GradientCalls<Scalar, F>::run(Form form, const Inputs& x, const VjpResults<Scalar>& to,
+                                   VjpWorkspace<Scalar>& work) {
+  with_backward_call(x, to, work, [&](BackwardCall<Scalar> call) {
+    if (form == Form::attention) {
+      call.saved = rows_of_tape(x);
+      BackwardPasses<Scalar, PassFeature<Scalar, F>>::attention(pass_feature<Scalar>(x.feature), call);
+    } else if constexpr (FiniteFeatureMap<F>) {
+      go_back_by_chunks(x, call);
+    }
+  });
 }
 
 }  // namespace SYMPOW_NAMESPACE::detail

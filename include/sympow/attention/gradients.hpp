@@ -1,19 +1,21 @@
 // Gradients of the attention form, O(T²), and of the chunked form, O(T).
 #pragma once
 
-#include <optional>
-
 #include <sympow/attention/compiled_gradients.hpp>
 
 namespace SYMPOW_NAMESPACE {
 
-// ---- Gradients of the attention form, O(T²)
-
-/// The arguments of `attention_vjp` by name. Shapes: Q, K: d × T, V and dY: e × T, one token a column.
+/// The arguments of `attention_vjp` and `chunked_vjp` by name. Shapes: Q, K: d × T, V and dY: e × T, one token a column;
+/// under another mask than `causal()` Q and dY may have another number of columns than K and V.
 template <class Scalar, FeatureMap F, Transition A>
-struct AttentionVjpCall {
+struct VjpCall {
   ConstBatch<Scalar> Q, K, V, dY;
-  OptionalRef<const Tape<Scalar, F>> tape = {};      ///< that `attention` has filled
+  /// Of `chunked_vjp`: the state before the first token, an empty one if it is left out.
+  OptionalRef<const typename detail::StateOf<Scalar, F>::type> state = {};
+  OptionalRef<const Tape<Scalar, F>> tape = {};  ///< that the form has filled; begins with the state of `chunked`
+  /// Of `chunked_vjp`: the gradient of the state after the last token, and then that of the state before the first. 0
+  /// if it is left out.
+  OptionalRef<typename detail::StateOf<Scalar, F>::gradient> d_state = {};
   OptionalRef<Gradients<Scalar, A>> reuse = {};      ///< gradients whose memory those returned take over
   OptionalRef<VjpWorkspace<Scalar>> workspace = {};  ///< scratch; the call makes its own if it is left out
   Options options = {};
@@ -21,21 +23,35 @@ struct AttentionVjpCall {
 
 namespace detail {
 
+/// Whether these types have gradients in a form; false after a sentence.
+template <Form form, class Scalar, FeatureMap F, Transition A>
+constexpr bool check_vjp_types() {
+  if constexpr (!check_types<F, A, Matrix<Scalar>, Matrix<Scalar>, Matrix<Scalar>>())
+    return false;
+  else if constexpr (form == Form::attention)
+    return check_vjp<F, A, Scalar, true>();
+  else
+    return check_moves<F, A>() && check_vjp<F, A, Scalar>();
+}
+
 /// Checks a call and computes its gradients.
-template <class Scalar, class F, class A>
-Gradients<Scalar, A> attention_gradients(RowKind kind, const F& feature, const A& transition,
-                                         const AttentionVjpCall<Scalar, F, A>& call) {
+template <Form form, class Scalar, class F, class A>
+Gradients<Scalar, A> gradients_of(RowKind kind, const F& feature, const A& transition,
+                                  const VjpCall<Scalar, F, A>& call) {
   Gradients<Scalar, A> gradients;
-  if constexpr (check_types<F, A, Matrix<Scalar>, Matrix<Scalar>, Matrix<Scalar>>() &&
-                check_vjp<F, A, Scalar, true>()) {
-    using Calls = GradientCalls<Scalar, F>;
-    const VjpArguments<Scalar> x{call.Q, call.K, call.V, call.dY};
-    VjpTransitionOf<Scalar, A> of_call(transition, gradients.transition);
-    const SavedRows<Scalar> rows = Calls::check_attention(kind, of_call, x, call.tape, call.options);
+  if constexpr (check_vjp_types<form, Scalar, F, A>()) {
+    if (form == Form::attention && (call.state || call.d_state))
+      raise<InvalidArgument>("attention_vjp: a state or its gradient is given; the attention form has none");
+    if (call.state && call.tape)
+      raise<InvalidArgument>(
+          "chunked_vjp: a state and a tape are given, must be one of them: a tape begins with a state");
+    VjpViewOf<Scalar, A> view(transition, gradients.transition);
+    const VjpInputs<Scalar, F> x{kind,    feature,      view,       call.Q,    call.K,      call.V,
+                                 call.dY, call.options, call.state, call.tape, call.d_state};
+    GradientCalls<Scalar, F>::check(form, x);
     VjpWorkspace<Scalar> own;
-    gradients = take_memory(call.reuse, x);
-    const auto to = begin_gradients(gradients, transition, x, call.options, true);
-    Calls::attention(kind, feature, of_call, x, to, call.workspace ? *call.workspace : own, call.options, rows);
+    const auto to = begin_gradients(gradients, call.reuse, transition, x, form == Form::attention);
+    GradientCalls<Scalar, F>::run(form, x, to, call.workspace ? *call.workspace : own);
   }
   return gradients;
 }
@@ -55,73 +71,15 @@ Gradients<Scalar, A> attention_gradients(RowKind kind, const F& feature, const A
 /// definition, the normalizer's part by y_i·dy_i.
 template <class Normalization = DefaultNormalization, FeatureMap F, Transition A>
 [[nodiscard]] Gradients<float, A> attention_vjp(const F& feature, const A& transition,
-                                                const AttentionVjpCall<float, F, A>& call) {
-  return detail::attention_gradients(detail::row_kind<Normalization, F>(), feature, transition, call);
+                                                const VjpCall<float, F, A>& call) {
+  return detail::gradients_of<Form::attention>(detail::row_kind<Normalization, F>(), feature, transition, call);
 }
 /// Overload for double.
 template <class Normalization = DefaultNormalization, FeatureMap F, Transition A>
 [[nodiscard]] Gradients<double, A> attention_vjp(const F& feature, const A& transition,
-                                                 const AttentionVjpCall<double, F, A>& call) {
-  return detail::attention_gradients(detail::row_kind<Normalization, F>(), feature, transition, call);
+                                                 const VjpCall<double, F, A>& call) {
+  return detail::gradients_of<Form::attention>(detail::row_kind<Normalization, F>(), feature, transition, call);
 }
-
-// ---- Gradients of the chunked form, O(T)
-
-/// The arguments of `chunked_vjp` by name. Shapes: Q, K: d × T, V and dY: e × T, one token a column; under `full()` Q
-/// and dY may have another number of columns than K and V.
-template <class Scalar, FeatureMap F, Transition A>
-struct ChunkedVjpCall {
-  ConstBatch<Scalar> Q, K, V, dY;
-  OptionalRef<const State<Scalar, F>> state = {};  ///< before the first token; an empty one if it is left out
-  OptionalRef<const Tape<Scalar, F>> tape = {};    ///< that `chunked` has filled, in the place of that state
-  /// The gradient of the state after the last token, and then that of the state before the first. 0 if it is left out.
-  OptionalRef<StateGradient<Scalar, F>> d_state = {};
-  OptionalRef<Gradients<Scalar, A>> reuse = {};      ///< gradients whose memory those returned take over
-  OptionalRef<VjpWorkspace<Scalar>> workspace = {};  ///< scratch; the call makes its own if it is left out
-  Options options = {};
-};
-/// Without an embedding there is no state.
-template <class Scalar, FeatureMap F, Transition A>
-  requires(!FiniteFeatureMap<F>)
-struct ChunkedVjpCall<Scalar, F, A> {
-  ConstBatch<Scalar> Q, K, V, dY;
-  OptionalRef<Gradients<Scalar, A>> reuse = {};
-  OptionalRef<VjpWorkspace<Scalar>> workspace = {};
-  Options options = {};
-};
-
-namespace detail {
-
-/// Checks a call and computes its gradients.
-template <class Scalar, class F, class A>
-Gradients<Scalar, A> chunked_gradients(RowKind kind, const F& feature, const A& transition,
-                                       const ChunkedVjpCall<Scalar, F, A>& call) {
-  Gradients<Scalar, A> gradients;
-  if constexpr (check_finite_map<F>() && check_types<F, A, Matrix<Scalar>, Matrix<Scalar>, Matrix<Scalar>>() &&
-                check_moves<F, A>() && check_vjp<F, A, Scalar>()) {
-    using Calls = GradientCalls<Scalar, F>;
-    const VjpArguments<Scalar> x{call.Q, call.K, call.V, call.dY};
-    if (call.state && call.tape)
-      raise<InvalidArgument>(
-          "chunked_vjp: a state and a tape are given, must be one of them: a tape begins with a state");
-    std::optional<StateGradient<Scalar, F>> own_d_state;
-    if (!call.d_state) own_d_state.emplace(feature, x.K.rows(), x.V.rows());
-    StateGradient<Scalar, F>& d_state = call.d_state ? *call.d_state : *own_d_state;
-    std::optional<State<Scalar, F>> empty;
-    if (!call.state && !call.tape) empty.emplace(feature, x.K.rows(), x.V.rows());
-    const OptionalRef<const State<Scalar, F>> state = empty ? OptionalRef<const State<Scalar, F>>(*empty) : call.state;
-    VjpTransitionOf<Scalar, A> of_call(transition, gradients.transition);
-    Calls::check_chunked(feature, of_call, x, state, call.tape, d_state, call.options);
-    VjpWorkspace<Scalar> own;
-    gradients = take_memory(call.reuse, x);
-    const auto to = begin_gradients(gradients, transition, x, call.options, false);
-    Calls::chunked(kind, feature, of_call, x, to, state, call.tape, d_state, call.workspace ? *call.workspace : own,
-                   call.options);
-  }
-  return gradients;
-}
-
-}  // namespace detail
 
 /// The gradients of `chunked`, from the state before the first token and dY = ∂loss/∂Y.
 ///
@@ -135,15 +93,14 @@ Gradients<Scalar, A> chunked_gradients(RowKind kind, const F& feature, const A& 
 /// `chunked` has filled, only states between its own are recomputed. Under `full()`: five products, and one state.
 /// Throws as `chunked` does, before anything is touched. Source: reverse mode by chunks.
 template <class Normalization = DefaultNormalization, FeatureMap F, Transition A>
-[[nodiscard]] Gradients<float, A> chunked_vjp(const F& feature, const A& transition,
-                                              const ChunkedVjpCall<float, F, A>& call) {
-  return detail::chunked_gradients(detail::row_kind<Normalization, F>(), feature, transition, call);
+[[nodiscard]] Gradients<float, A> chunked_vjp(const F& feature, const A& transition, const VjpCall<float, F, A>& call) {
+  return detail::gradients_of<Form::chunked>(detail::row_kind<Normalization, F>(), feature, transition, call);
 }
 /// Overload for double.
 template <class Normalization = DefaultNormalization, FeatureMap F, Transition A>
 [[nodiscard]] Gradients<double, A> chunked_vjp(const F& feature, const A& transition,
-                                               const ChunkedVjpCall<double, F, A>& call) {
-  return detail::chunked_gradients(detail::row_kind<Normalization, F>(), feature, transition, call);
+                                               const VjpCall<double, F, A>& call) {
+  return detail::gradients_of<Form::chunked>(detail::row_kind<Normalization, F>(), feature, transition, call);
 }
 
 }  // namespace SYMPOW_NAMESPACE

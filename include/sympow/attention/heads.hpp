@@ -159,7 +159,13 @@ class Heads {
 
   static Heads padded(S* data, Index B, Index T, Index H, Index D, std::span<const Index> lengths) {
     Heads heads(data, B, T, H, D);
-    heads.set_lengths(lengths);
+    if (lengths.empty()) return heads;
+    if (std::ssize(lengths) != B)
+      heads.refuse("the number of lengths is ", std::ssize(lengths), ", must be ", B, " (one a sequence)");
+    for (std::size_t b = 0; b < lengths.size(); ++b)
+      if (lengths[b] < 0 || lengths[b] > T)
+        heads.refuse("lengths[", b, "] is ", lengths[b], ", must lie in 0 … T = ", T);
+    heads.lengths_ = kept(lengths);
     return heads;
   }
 
@@ -167,16 +173,6 @@ class Heads {
   template <class Error = ShapeMismatch, class... Parts>
   [[noreturn]] void refuse(const Parts&... parts) const {
     detail::raise<Error>("heads (", heads_, " of ", dimension_, " numbers): ", parts...);
-  }
-
-  void set_lengths(std::span<const Index> lengths) {
-    if (lengths.empty()) return;
-    if (std::ssize(lengths) != sequences_)
-      refuse("the number of lengths is ", std::ssize(lengths), ", must be ", sequences_, " (one a sequence)");
-    for (std::size_t b = 0; b < lengths.size(); ++b)
-      if (lengths[b] < 0 || lengths[b] > tokens_)
-        refuse("lengths[", b, "] is ", lengths[b], ", must lie in 0 … T = ", tokens_);
-    lengths_ = kept(lengths);
   }
 
   void check_exists(Index sequence, Index head) const {

@@ -3,6 +3,8 @@
 
 #include <algorithm>
 #include <cmath>
+#include <initializer_list>
+#include <utility>
 #include <vector>
 
 #include <sympow/attention/compiled_forms.hpp>
@@ -89,18 +91,6 @@ namespace SYMPOW_NAMESPACE::detail {
 
 // ---- One long sequence on several threads: its segments, and a scan over their states
 
-/// Moves the frame to the end of a segment: by `advance_frame` of the transition, or else by turning zeros.
-template <class Scalar>
-void advance_frame(const TransitionView<Scalar>& transition, Frame& frame, Segment segment, Index d,
-                   Workspace<Scalar>& work) {
-  if (transition.advance_frame(frame, segment) || transition.key_action() != KeyAction::turn) return;
-  SegmentBuffers<Scalar>& memory = memory_of(work).segment;
-  auto queries = memory.queries(d, segment.size), keys = memory.keys(d, segment.size);
-  queries.setZero();
-  keys.setZero();
-  transition.to_segment_frame(frame, segment, Batch<Scalar>(queries), Batch<Scalar>(keys), no_logits<Scalar>());
-}
-
 /// Folds the tail of a state and gives it another size.
 template <class Scalar, class F>
 void set_tail(State<Scalar, F>& state, Index tail) {
@@ -108,15 +98,111 @@ void set_tail(State<Scalar, F>& state, Index tail) {
   StateAccess::content(state).sums.recent.clear(tail);
 }
 
-/// A state of nothing, from these coordinates on, without a tail; the memory of its sums stays.
+/// What a scan does with a segment: each in a job of its own, or those of a window one after the other in one job.
+enum class StepOrder { any, rising, falling };
+template <class Scratch>
+struct ScanStep {
+  StepOrder order;
+  Visitor<Index, Scratch&> run;
+};
+
+/// Segments go through the steps by windows, from the first or from the last, each step a window behind the one before,
+/// so that a round is many independent jobs on few states. Nothing depends on the number of threads but which of them
+/// does what.
+template <class Scratch>
+void run_by_windows(Index segments, Index window, bool from_last, std::initializer_list<ScanStep<Scratch>> steps,
+                    const Threads& threads, std::vector<Scratch>& scratch) {
+  const Index windows = (segments + window - 1) / window, count = std::ssize(steps);
+  std::vector<std::pair<const ScanStep<Scratch>*, Segment>> jobs;
+  for (Index round = 0; round < windows + count - 1; ++round) {
+    jobs.clear();
+    for (const bool is_chain : {true, false})  // the longest first
+      for (Index k = count; k-- > 0;) {
+        const ScanStep<Scratch>& step = steps.begin()[k];
+        const Index nth = round - k, begin = (from_last ? windows - 1 - nth : nth) * window;
+        if (nth < 0 || nth >= windows || (step.order != StepOrder::any) != is_chain) continue;
+        const Segment all{begin, std::min(window, segments - begin)};
+        if (is_chain) jobs.emplace_back(&step, all);
+        for (Index s = all.begin; !is_chain && s < all.end(); ++s) jobs.emplace_back(&step, Segment{s, 1});
+      }
+    parallel_for(std::ssize(jobs), threads, scratch, [&](Index n, Scratch& work) {
+      const auto& [step, range] = jobs[static_cast<std::size_t>(n)];
+      for (Index i = 0; i < range.size; ++i)
+        step->run(step->order == StepOrder::falling ? range.end() - 1 - i : range.begin + i, work);
+    });
+  }
+}
+
+/// A sequence as segments of whole chunks.
+struct Segments {
+  Index tokens, size;
+
+  [[nodiscard]] Index count() const { return (tokens + size - 1) / size; }
+  [[nodiscard]] Segment operator[](Index s) const { return {s * size, std::min(size, tokens - s * size)}; }
+};
 template <class Scalar, class F>
-void clear(State<Scalar, F>& state, const Frame& from) {
-  auto& [sums, frames, interrupted] = StateAccess::content(state);
-  sums.clear();
+Segments segments_of(const FormInputs<Scalar, F>& x) {
+  return {x.K.cols(), scanned_segment(x.feature.dimension(x.K.rows()), x.options.chunk)};
+}
+
+/// As many of a list's items as are in use at a time.
+template <class T>
+struct Ring {
+  std::vector<T> items;
+
+  void assign(Index count, const T& x) { items.assign(static_cast<std::size_t>(count), x); }
+  T& operator[](Index n) { return items[static_cast<std::size_t>(n) % items.size()]; }
+};
+
+/// The frames before all segments: by `advance_frame` of the transition, or else by turning zeros.
+template <class Scalar, class F>
+Ring<Frame> frames_before(const FormInputs<Scalar, F>& x, const Segments& segments, const Frame& first,
+                          Workspace<Scalar>& work) {
+  Ring<Frame> frames{{first}};
+  const Index d = x.K.rows();
+  auto& memory = WorkspaceAccess::forward(work).segment;
+  for (Index s = 0; s + 1 < segments.count(); ++s) {
+    Frame frame = frames.items.back();
+    if (!x.transition.advance_frame(frame, segments[s]) && x.transition.key_action() == KeyAction::turn) {
+      auto queries = memory.queries(d, segments[s].size), keys = memory.keys(d, segments[s].size);
+      queries.setZero();
+      keys.setZero();
+      x.transition.to_segment_frame(frame, segments[s], Batch<Scalar>(queries), Batch<Scalar>(keys),
+                                    no_logits<Scalar>());
+    }
+    frames.items.push_back(frame);
+  }
+  return frames;
+}
+
+/// f(the inputs of a segment alone).
+template <class Scalar, class F>
+void with_segment(const FormInputs<Scalar, F>& x, Segment own, RowKind kind, const auto& f) {
+  const SegmentView<Scalar> transition(x.transition, own);
+  const auto columns = [&](const auto& matrix) { return matrix.middleCols(own.begin, own.size); };
+  f(FormInputs<Scalar, F>{kind, x.feature, transition, columns(x.Q), columns(x.K), columns(x.V), x.options, x.group});
+}
+
+/// part ← the state of a segment's tokens alone, in the coordinates of that frame.
+template <class Scalar, class F>
+void absorb_segment(const FormInputs<Scalar, F>& x, Segment own, const Frame& frame, State<Scalar, F>& part,
+                    Workspace<Scalar>& work) {
+  auto& [sums, frames, interrupted] = StateAccess::content(part);
+  sums.clear();  // its memory stays
   sums.recent.clear(0);
   frames = {};
-  frames.start = frames.end = from;
-  frames.log_channels.setZero(state.key_dimension());
+  frames.start = frames.end = frame;
+  frames.log_channels.setZero(part.key_dimension());
+  with_segment(x, own, RowKind::sums, [&](const FormInputs<Scalar, F>& inputs) {
+    FormCalls<Scalar, F>::run(Form::chunked, inputs, part, {}, {}, work);
+  });
+}
+
+/// to ← the state that goes on by a segment, whose part is used up.
+template <class Scalar, class F>
+void merge_segment(const State<Scalar, F>& state, State<Scalar, F>& part, State<Scalar, F>& to) {
+  add_state(state.feature(), StateAccess::content(state), StateAccess::content(part));
+  std::swap(to, part);
 }
 
 /// The chunked form of one sequence by segments of whole chunks, `options.chunk` each, on several threads. With state s
@@ -127,78 +213,45 @@ void clear(State<Scalar, F>& state, const Frame& from) {
 ///     read      the outputs of segment s from state s and directly, keeping tokens   the other half
 ///               in a tail as long as the segment, so that nothing is folded twice
 ///
-/// Nothing depends on the number of threads but which of them does what: results are the same bit for bit. Segments go
-/// through the three steps by windows, each step a window behind the one before, so that a round is many independent
-/// jobs on few states; memory: four windows of states. Work beside the chunked form's own: the merges, 5 (e + 1) D a
-/// segment, tails, T · segment (d + e), and the angles of what turns keys, which both halves need. At d = e = 64, P = 2
-/// in float and 65,536 tokens 3.0 µs a token become 3.4 on one thread and 1.8 on two. (To give each thread some of the
-/// e values instead is simpler, but repeats embeddings and logits: 1.4 times the speed on two threads.)
+/// Results are the same bit for bit for any number of threads. Memory: four windows of states. Work beside the chunked
+/// form's own: the merges, 5 (e + 1) D a segment, tails, T · segment (d + e), and the angles of what turns keys, which
+/// both halves need. At d = e = 64, P = 2 in float and 65,536 tokens 3.0 µs a token become 3.4 on one thread and 1.8 on
+/// two. (To give each thread some of the e values instead is simpler, but repeats embeddings and logits: 1.4 times the
+/// speed on two threads.)
 template <class F, class Scalar>
 void scan(const FormInputs<Scalar, F>& x, State<Scalar, F>& state, Batch<Scalar> Y, Workspaces<Scalar>& workspaces,
           const Threads& threads) {
-  using StateType = State<Scalar, F>;
-  using Forms = FormCalls<Scalar, F>;
-  const Index T = x.Q.cols(), d = x.Q.rows(), e = x.V.rows(),
-              size = scanned_segment(x.feature.dimension(d), x.options.chunk), segments = (T + size - 1) / size;
-  const auto segment = [&](Index s) { return Segment{s * size, std::min(size, T - s * size)}; };
-  const Index window = std::max(4, 2 * threads.count), windows = (segments + window - 1) / window;
+  const Segments segments = segments_of(x);
+  const Index window = std::max(4, 2 * threads.count), in_use = std::min(segments.count(), 2 * window);
   if (workspaces.empty()) workspaces.resize(1);
-
-  std::vector<Frame> frames{state.frame()};
-  for (Index s = 0; s + 1 < segments; ++s) {
-    frames.push_back(frames.back());
-    advance_frame(x.transition, frames.back(), segment(s), d, workspaces[0]);
-  }
-  StateType blank(x.feature, d, e, 0);
+  Ring<Frame> frames = frames_before(x, segments, state.frame(), workspaces[0]);
+  State<Scalar, F> blank(x.feature, x.K.rows(), x.V.rows(), 0);
   blank.read_as_bf16(state.reads_as_bf16());
-  std::vector<StateType> parts(static_cast<std::size_t>(std::min(segments, 2 * window)), blank),
-      states(parts.size() + 1, blank);
-  const auto part = [&](Index s) -> StateType& { return parts[static_cast<std::size_t>(s) % parts.size()]; };
-  const auto before = [&](Index s) -> StateType& { return states[static_cast<std::size_t>(s) % states.size()]; };
-  before(0) = state;
-  set_tail(before(0), 0);
-
-  const auto absorb_one = [&](Index s, Workspace<Scalar>& work) {
-    clear(part(s), frames[static_cast<std::size_t>(s)]);
-    const Segment own = segment(s);
-    Forms::run_from_state(
-        Form::chunked,
-        {RowKind::sums, x.feature, SegmentView<Scalar>(x.transition, own), x.K.middleCols(own.begin, own.size),
-         x.K.middleCols(own.begin, own.size), x.V.middleCols(own.begin, own.size), x.options},
-        part(s), {}, work);
+  Ring<State<Scalar, F>> parts, states;
+  parts.assign(in_use, blank);
+  states.assign(in_use + 1, blank);
+  states[0] = state;
+  set_tail(states[0], 0);
+  const auto absorb = [&](Index s, Workspace<Scalar>& work) {
+    absorb_segment(x, segments[s], frames[s], parts[s], work);
   };
-  const auto merge_one = [&](Index s) {
-    check_adjacent(before(s), part(s));
-    add_state(x.feature, StateAccess::content(before(s)), StateAccess::content(part(s)));
-    std::swap(before(s + 1), part(s));
+  const auto merge = [&](Index s, Workspace<Scalar>&) {
+    check_adjacent(states[s], parts[s]);
+    merge_segment(states[s], parts[s], states[s + 1]);
   };
-  const auto read_one = [&](Index s, Workspace<Scalar>& work) {
-    const Segment own = segment(s);
-    set_tail(before(s), own.size);
-    before(s).drop_key_product();  // it has been merged
-    Batch<Scalar> rows = Y.middleCols(own.begin, own.size);
-    Forms::run_from_state(
-        Form::chunked,
-        {x.kind, x.feature, SegmentView<Scalar>(x.transition, own), x.Q.middleCols(own.begin, own.size),
-         x.K.middleCols(own.begin, own.size), x.V.middleCols(own.begin, own.size), x.options, x.group},
-        before(s), rows, work);
-  };
-  const auto of_window = [&](Index w) {
-    return w < 0 || w >= windows ? Segment{} : Segment{w * window, std::min(window, segments - w * window)};
-  };
-  for (Index round = 0; round < windows + 2; ++round) {
-    const Segment absorbed = of_window(round), merged = of_window(round - 1), read = of_window(round - 2);
-    parallel_for(1 + absorbed.size + read.size, threads, workspaces, [&](Index n, Workspace<Scalar>& work) {
-      if (n == 0)
-        for (Index s = merged.begin; s < merged.end(); ++s) merge_one(s);
-      else if (n <= read.size)
-        read_one(read.begin + n - 1, work);
-      else
-        absorb_one(absorbed.begin + n - 1 - read.size, work);
+  const auto read = [&](Index s, Workspace<Scalar>& work) {
+    set_tail(states[s], segments[s].size);
+    states[s].drop_key_product();  // it has been merged
+    Batch<Scalar> rows = Y.middleCols(segments[s].begin, segments[s].size);
+    with_segment(x, segments[s], x.kind, [&](const FormInputs<Scalar, F>& inputs) {
+      FormCalls<Scalar, F>::run(Form::chunked, inputs, states[s], rows, {}, work);
     });
-  }
-  set_tail(before(segments), state.tail_capacity());
-  state = std::move(before(segments));
+  };
+  run_by_windows<Workspace<Scalar>>(segments.count(), window, false,
+                                    {{StepOrder::any, absorb}, {StepOrder::rising, merge}, {StepOrder::any, read}},
+                                    threads, workspaces);
+  set_tail(states[segments.count()], state.tail_capacity());
+  state = std::move(states[segments.count()]);
 }
 
 }  // namespace SYMPOW_NAMESPACE::detail

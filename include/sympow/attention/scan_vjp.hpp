@@ -22,210 +22,159 @@ namespace SYMPOW_NAMESPACE::detail {
 template <class Scalar, class F>
 class ScanVjp {
   using StateType = State<Scalar, F>;
+  using Work = VjpWorkspace<Scalar>;
   static constexpr double most_bytes = 128 << 20;  // of states that are kept on the way there
 
  public:
-  ScanVjp(RowKind kind, const F& feature, VjpTransition<Scalar>& transition, const VjpArguments<Scalar>& x,
-          const VjpResults<Scalar>& to, VjpWorkspaces<Scalar>& workspaces, const Options& options,
+  ScanVjp(const VjpInputs<Scalar, F>& x, const VjpResults<Scalar>& to, VjpWorkspaces<Scalar>& workspaces,
           const Threads& threads)
-      : kind_(kind),
-        feature_(feature),
-        of_call_(transition),
-        transition_(transition.given()),
-        x_(x),
+      : x_(x),
         to_(to),
         workspaces_(workspaces),
-        options_(options),
         threads_(threads),
-        size_(scanned_segment(feature.dimension(x.K.rows()), options.chunk)),
-        segments_((x.K.cols() + size_ - 1) / size_) {
-    const double bytes = static_cast<double>(feature.dimension(x.K.rows()) * (x.V.rows() + 1)) * sizeof(Scalar);
-    every_ = std::max<Index>(1, static_cast<Index>(std::ceil(static_cast<double>(segments_) * bytes / most_bytes)));
+        forward_{x.kind, x.feature, x.transition.transition(), x.Q, x.K, x.V, x.options},
+        segments_(segments_of(forward_)),
+        count_(segments_.count()),
+        adjoint_(adjoint_of(x)) {
+    const double bytes = static_cast<double>(adjoint_.sums.S.size() + adjoint_.sums.Z.size()) * sizeof(Scalar);
+    every_ = std::max<Index>(1, static_cast<Index>(std::ceil(static_cast<double>(count_) * bytes / most_bytes)));
     window_ = (std::max(4, 2 * threads.count) + every_ - 1) / every_ * every_;
-    windows_ = (segments_ + window_ - 1) / window_;
     if (workspaces.empty()) workspaces.resize(1);
   }
 
-  /// From the state before the first token; `adjoint` is that behind the last, and then that before the first.
-  void run(const StateType& state, StateGradient<Scalar, F>& adjoint) {
-    Adjoint<Scalar> content = StateGradientAccess::content(adjoint);
-    const bool turns = transition_.key_action() == KeyAction::turn;
-    const auto find_gauge = [&](const StateType& at, bool from_frame) {
-      if (!turns) return;
-      LiftedTurns lifted;
-      StateContent<Scalar> settled = folded(at);
-      settled.sums.settle();
-      set_gauge<Scalar, F>(of_call_.back(), settled.sums, content, lifted, from_frame);
-    };
-    begin(state);
-    const bool needs_last = turns && !content.has_gauge;
-    const StateType last = walk_there(whole(state), needs_last ? segments_ : (segments_ - 1) / every_ * every_);
-    if (needs_last) find_gauge(last, true);
-    walk_back(content);
-    content.sums = std::move(adjoint_before(0).sums);
-    find_gauge(whole(state), false);
-    of_call_.join_parts();
-    for (Index s = 0; s < segments_; ++s) to_.scale += scales_[at(s)];
-    StateGradientAccess::content(adjoint) = std::move(content);
+  /// The state's gradient is that behind the last token, and then that before the first.
+  void run() {
+    const StateType blank(x_.feature, x_.K.rows(), x_.V.rows(), 0);
+    StateType state = x_.state ? *x_.state : blank;
+    set_tail(state, 0);
+    state.read_as_bf16(false);
+    state.drop_key_product();
+    const StateType first = state;
+    const Index in_use = std::min(count_, 4 * window_);
+    frames_ = frames_before(forward_, segments_, state.frame(), workspaces_[0]);
+    parts_.assign(std::min(count_, 2 * window_), blank);
+    states_.assign(in_use, blank);
+    adjoints_.assign(in_use + 1, {{x_.K.rows(), x_.V.rows(), adjoint_.sums.S.cols(), 0}});
+    reads_.assign(in_use, {});
+    scales_.assign(count_, 0);
+    x_.transition.begin_parts(x_.K.cols(), segments_.size);
+    const bool turns = forward_.transition.key_action() == KeyAction::turn, needs_last = turns && !adjoint_.has_gauge;
+    walk_there(state, needs_last ? count_ : (count_ - 1) / every_ * every_);
+    if (needs_last) find_gauge(state, true);
+    walk_back();
+    adjoint_.sums = std::move(adjoints_[0].sums);
+    if (turns) find_gauge(first, false);
+    x_.transition.join_parts();
+    for (const double of_segment : scales_.items) to_.scale += of_segment;
+    if (x_.d_state) StateGradientAccess::content(*x_.d_state) = std::move(adjoint_);
   }
 
  private:
-  static std::size_t at(Index n) { return static_cast<std::size_t>(n); }
-  // All of its tokens in sums that are read as they are.
-  static StateType whole(StateType state) {
-    set_tail(state, 0);
-    state.read_as_bf16(false);
-    return state;
-  }
   [[nodiscard]] StateContent<Scalar> folded(const StateType& state) const {
-    StateContent<Scalar> at = empty_content<Scalar>(feature_, x_.K.rows(), x_.V.rows());
-    set_folded<Scalar, F>(feature_, StateAccess::content(state), at);
-    return at;
+    StateContent<Scalar> content = StateAccess::content(state);
+    fold_whole(x_.feature, content);
+    return content;
   }
-  [[nodiscard]] Segment segment(Index s) const { return {s * size_, std::min(size_, x_.K.cols() - s * size_)}; }
-  // Window w of those that do not go beyond the end; none where there is no such window.
-  [[nodiscard]] Segment window(Index w, Index end) const {
-    const Index begin = w * window_;
-    return w < 0 || begin >= end ? Segment{} : Segment{begin, std::min(window_, end - begin)};
-  }
-  StateType& part(Index s) { return parts_[at(s) % parts_.size()]; }
-  StateType& before(Index s) { return states_[at(s) % states_.size()]; }
-  Adjoint<Scalar>& adjoint_before(Index s) { return adjoints_[at(s) % adjoints_.size()]; }
-
-  void begin(const StateType& state) {
-    const Index d = x_.K.rows(), e = x_.V.rows();
-    frames_ = {state.frame()};
-    for (Index s = 0; s + 1 < segments_; ++s) {
-      frames_.push_back(frames_.back());
-      advance_frame<Scalar>(transition_, frames_.back(), segment(s), d, workspaces_[0]);
-    }
-    of_call_.begin_parts(x_.K.cols(), size_);
-    scales_.assign(at(segments_), 0);
-    const StateType blank(feature_, d, e, 0);
-    parts_.assign(at(std::min(segments_, 2 * window_)), blank);
-    states_.assign(at(std::min(segments_, 4 * window_)), blank);
-    adjoints_.assign(at(std::min(segments_, 4 * window_) + 1), {{d, e, feature_.dimension(d), 0}});
-    read_.resize(states_.size());
+  void find_gauge(const StateType& state, bool from_frame) {
+    LiftedTurns lifted;
+    StateContent<Scalar> content = folded(state);
+    content.sums.settle();
+    set_gauge<Scalar, F>(x_.transition, content.sums, adjoint_, lifted, from_frame);
   }
 
-  void absorb_one(Index s, Workspace<Scalar>& work) {
-    clear(part(s), frames_[at(s)]);
-    const Segment own = segment(s);
-    const auto K = x_.K.middleCols(own.begin, own.size);
-    FormCalls<Scalar, F>::run_from_state(Form::chunked,
-                                         {RowKind::sums, feature_, SegmentView<Scalar>(transition_, own), K, K,
-                                          x_.V.middleCols(own.begin, own.size), options_},
-                                         part(s), {}, work);
-  }
-  // `state` goes on by segment s.
-  void merge_one(StateType& state, Index s) {
-    add_state(feature_, StateAccess::content(state), StateAccess::content(part(s)));
-  }
-
-  // Keeps states on the way to segment `end`, and returns that before it.
-  StateType walk_there(StateType state, Index end) {
-    state.drop_key_product();
-    const auto keep = [&](Index s) {
-      if (s % every_ == 0) kept_.push_back(state);
+  // `state` goes to segment `end`; every so many are kept on the way.
+  void walk_there(StateType& state, Index end) {
+    const auto absorb = [&](Index s, Work& work) {
+      absorb_segment(forward_, segments_[s], frames_[s], parts_[s], work);
     };
-    keep(0);
-    for (Index w = 0; w == 0 || w * window_ < end + window_; ++w) {
-      const Segment absorbed = window(w, end), merged = window(w - 1, end);
-      parallel_for(1 + absorbed.size, threads_, workspaces_, [&](Index n, VjpWorkspace<Scalar>& work) {
-        if (n > 0) return absorb_one(absorbed.begin + n - 1, work);
-        for (Index s = merged.begin; s < merged.end(); ++s) {
-          merge_one(state, s);
-          std::swap(state, part(s));
-          if (s + 1 < segments_) keep(s + 1);
-        }
-      });
-    }
-    return state;
+    const auto merge = [&](Index s, Work&) {
+      merge_segment(state, parts_[s], state);
+      if ((s + 1) % every_ == 0 && s + 1 < count_) kept_.push_back(state);
+    };
+    kept_.push_back(state);
+    run_by_windows<Work>(end, window_, false, {{StepOrder::any, absorb}, {StepOrder::rising, merge}}, threads_,
+                         workspaces_);
   }
 
-  void walk_back(const Adjoint<Scalar>& last) {
-    adjoint_before(segments_) = last;
-    for (Index w = windows_ - 1; w > -5; --w) {
-      const auto of = [&](Index later) { return window(w + later, segments_); };
-      const Segment absorbed = of(0), merged = of(1), rows = of(2), met = of(3), keys = of(4);
-      parallel_for(
-          2 + rows.size + keys.size + absorbed.size, threads_, workspaces_, [&](Index n, VjpWorkspace<Scalar>& work) {
-            if (n == 0) {
-              for (Index s = merged.begin; s < merged.end(); ++s) find_state(s);
-            } else if (n == 1) {
-              for (Index s = met.end(); s-- > met.begin;) meet(s);
-            } else if ((n -= 2) < keys.size) {
-              take_back(keys.begin + n, false, last.gauge, work);
-            } else if ((n -= keys.size) < rows.size) {
-              take_back(rows.begin + n, true, last.gauge, work);
-            } else if (const Index s = absorbed.begin + n - rows.size; (s + 1) % every_ != 0 && s + 1 < segments_) {
-              absorb_one(s, work);
-            }
-          });
-    }
-  }
-  void find_state(Index s) {
-    if (s % every_ == 0) return std::swap(before(s), kept_[at(s / every_)]);
-    merge_one(before(s - 1), s - 1);
-    std::swap(before(s), part(s - 1));
+  void walk_back() {
+    adjoints_[count_] = adjoint_;
+    const auto absorb = [&](Index s, Work& work) {
+      if ((s + 1) % every_ != 0 && s + 1 < count_) absorb_segment(forward_, segments_[s], frames_[s], parts_[s], work);
+    };
+    const auto merge = [&](Index s, Work&) {
+      if (s % every_ == 0)
+        std::swap(states_[s], kept_[static_cast<std::size_t>(s / every_)]);
+      else
+        merge_segment(states_[s - 1], parts_[s - 1], states_[s]);
+    };
+    const auto rows = [&](Index s, Work& work) { take_back(s, true, work); };
+    const auto meet = [&](Index s, Work&) { add_later(s); };
+    const auto keys = [&](Index s, Work& work) { take_back(s, false, work); };
+    run_by_windows<Work>(count_, window_, true,
+                         {{StepOrder::any, absorb},
+                          {StepOrder::rising, merge},
+                          {StepOrder::any, rows},
+                          {StepOrder::falling, meet},
+                          {StepOrder::any, keys}},
+                         threads_, workspaces_);
   }
   // H before segment s, of its own rows and of what is behind it.
-  void meet(Index s) {
+  void add_later(Index s) {
+    const TransitionView<Scalar>& transition = forward_.transition;
+    const Segment own = segments_[s];
     FoldBuffers<Scalar> memory;
     double total = 0;
-    for (Index t = segment(s).begin; t < segment(s).end(); ++t) total += transition_.log_decay(t);
+    for (Index t = own.begin; t < own.end(); ++t) total += transition.log_decay(t);
     Eigen::VectorXd log_a = Eigen::VectorXd::Zero(x_.K.rows());
-    transition_.log_channel_totals(segment(s), log_a);
-    if (transition_.key_action() == KeyAction::mix) {  // H (A_a … A_b)ᵀ
-      StateSums<Scalar> moved = adjoint_before(s + 1).sums;
+    transition.log_channel_totals(own, log_a);
+    StateSums<Scalar>& later = adjoints_[s + 1].sums;
+    if (transition.key_action() == KeyAction::mix) {  // H (A_a … A_b)ᵀ
+      StateSums<Scalar> moved = later;
       Matrix<Scalar> rows = moved.S.transpose();
-      transition_.apply_to_queries(segment(s), Batch<Scalar>(rows));
-      transition_.apply_to_queries(segment(s), Batch<Scalar>(moved.Z));
+      transition.apply_to_queries(own, Batch<Scalar>(rows));
+      transition.apply_to_queries(own, Batch<Scalar>(moved.Z));
       moved.S = rows.transpose();
-      add_sums<Scalar>(feature_, memory, moved, total, log_a, adjoint_before(s).sums);
+      add_sums<Scalar>(x_.feature, memory, moved, total, log_a, adjoints_[s].sums);
     } else {
-      add_sums<Scalar>(feature_, memory, adjoint_before(s + 1).sums, total, log_a, adjoint_before(s).sums);
+      add_sums<Scalar>(x_.feature, memory, later, total, log_a, adjoints_[s].sums);
     }
   }
-  // The rows of a segment, or all the rest of it.
-  void take_back(Index s, bool rows, const Eigen::VectorXd& gauge, VjpWorkspace<Scalar>& work) {
-    const Segment own = segment(s);
-    const auto columns = [&](auto x) { return x.middleCols(own.begin, own.size); };
-    const VjpArguments<Scalar> x{columns(x_.Q), columns(x_.K), columns(x_.V), columns(x_.dY)};
-    const VjpResults<Scalar> to{columns(to_.dQ), columns(to_.dK), columns(to_.dV), scales_[at(s)]};
-    std::vector<StateReads<Scalar>>& read = read_[at(s) % read_.size()];
+  // The rows of a segment, or what is left of it.
+  void take_back(Index s, bool rows, Work& work) {
+    const Segment own = segments_[s];
+    const auto columns = [&](auto matrix) { return matrix.middleCols(own.begin, own.size); };
+    const VjpResults<Scalar> to{columns(to_.dQ), columns(to_.dK), columns(to_.dV), scales_[s]};
     const auto load = [](Index, StateContent<Scalar>&) {};  // there is one
-    of_call_.with_part(s, [&](VjpTransition<Scalar>& part) {
-      const auto call = backward_call<F>(kind_, part, x, to, work, options_);
-      StateContent<Scalar> first = folded(before(s));
-      if (rows) {
-        read.clear();
-        adjoint_before(s).sums.clear();
-        adjoint_before(s).gauge = gauge;
-        BackwardPasses<Scalar, F>::chunked(feature_, call, {load, 1, 0, adjoint_before(s), &read, true}, own.size,
-                                           std::move(first));
-      } else {
-        BackwardPasses<Scalar, F>::chunked(feature_, call, {load, 1, 0, adjoint_before(s + 1), &read}, own.size,
-                                           std::move(first));
-      }
+    Adjoint<Scalar>& adjoint = adjoints_[rows ? s : s + 1];
+    const CheckpointSource<Scalar> source{load, 1, 0, adjoint, &reads_[s], rows};
+    x_.transition.with_part(s, [&](VjpView<Scalar>& part) {
+      const VjpInputs<Scalar, F> x{x_.kind,       x_.feature,    part,           columns(x_.Q),
+                                   columns(x_.K), columns(x_.V), columns(x_.dY), x_.options};
+      with_backward_call(x, to, work, [&](const BackwardCall<Scalar>& call) {
+        if (rows) {
+          source.reads->clear();
+          adjoint.sums.clear();
+          adjoint.gauge = adjoint_.gauge;
+        }
+        BackwardPasses<Scalar, F>::chunked(x_.feature, call, source, own.size, folded(states_[s]));
+      });
     });
   }
 
-  RowKind kind_;
-  const F& feature_;
-  VjpTransition<Scalar>& of_call_;
-  const TransitionView<Scalar>& transition_;
-  const VjpArguments<Scalar>& x_;
+  const VjpInputs<Scalar, F>& x_;
   const VjpResults<Scalar>& to_;
   VjpWorkspaces<Scalar>& workspaces_;
-  const Options& options_;
   Threads threads_;
-  Index size_, segments_, every_ = 1, window_ = 1, windows_ = 0;
-  std::vector<Frame> frames_;
-  std::vector<StateType> kept_, parts_, states_;
-  std::vector<Adjoint<Scalar>> adjoints_;
-  std::vector<std::vector<StateReads<Scalar>>> read_;
-  std::vector<double> scales_;
+  FormInputs<Scalar, F> forward_;
+  Segments segments_;
+  Index count_, every_ = 1, window_ = 1;
+  Adjoint<Scalar> adjoint_;  // behind the last token
+  std::vector<StateType> kept_;
+  Ring<Frame> frames_;
+  Ring<StateType> parts_, states_;
+  Ring<Adjoint<Scalar>> adjoints_;
+  Ring<std::vector<StateReads<Scalar>>> reads_;
+  Ring<double> scales_;
 };
 
 }  // namespace SYMPOW_NAMESPACE::detail

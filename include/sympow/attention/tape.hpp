@@ -8,18 +8,24 @@
 #include <sympow/attention/state.hpp>
 
 namespace SYMPOW_NAMESPACE {
+
+template <class S, FiniteFeatureMap F>
+class StateGradient;
+
 namespace detail {
 struct TapeAccess;
 
-/// The state of a head; nothing for a feature map without an embedding, which has none.
+/// The state of a head and its gradient; nothing for a feature map without an embedding, which has none.
 template <class Scalar, class F>
 struct StateOf {
   struct None {};
   using type = None;
+  using gradient = None;
 };
 template <class Scalar, FiniteFeatureMap F>
 struct StateOf<Scalar, F> {
   using type = State<Scalar, F>;
+  using gradient = StateGradient<Scalar, F>;
 };
 
 /// Of the attention form the rows and their sums, with what they were made by; of the chunked form the states.

@@ -47,7 +47,7 @@ class EngineOf final : public Engine {
     const F feature = settings.feature<F>(in.queries.shape[3]);
     with_normalisation(settings, [&]<class N>(N) {
       with_transitions<S>(in, settings, groups_of(in, states), [&]<class Given>(const Given& given) {
-        detail::BatchTransitionsOf<S, detail::TransitionOfBatch<Given>> transitions(given);
+        detail::BatchTransitionsOf<S, Given> transitions(given);
         const detail::BatchCall<S> call{Q, K, V, Y, settings.options};
         diagnose_heads(detail::row_kind<N, F>(), feature, transitions, call, range_of(states), diagnostics,
                        of<Workspaces<S>>(scratch));
@@ -127,20 +127,20 @@ class EngineOf final : public Engine {
     const detail::BatchCall<S>& call = batch.call;
     const auto threads = batch.useful(detail::threads_of_program(call.options.threads));
     detail::parallel_for(call.Q.sequences() * call.Q.heads(), threads, workspaces, [&](Index n, Workspace<S>& work) {
-      const Index b = n / call.Q.heads(), h = n % call.Q.heads(), group = n / call.group, key = call.key_head_of(h);
+      const auto head = call.head(n / call.Q.heads(), n % call.Q.heads());
+      const auto b = head.sequence, h = head.head, group = n / call.group;
       Diagnostics said;
       Options options = call.options.head;
       options.diagnostics = &said, options.check_finite = false;  // it has been done
       transitions.with(group, [&](const TransitionView<S>& transition) {
-        const auto Q = call.Q.head(b, h), K = call.K.head(b, key), V = call.V.head(b, key);
-        Batch<S> Y = call.Y.head(b, h);
-        const Form form = batch.plan(group).form;
-        const detail::FormInputs<S, F> inputs{kind, feature, transition, Q, K, V, options};
-        if (form == Form::attention) return detail::FormCalls<S, F>::run_attention(inputs, Y, work);
-        if constexpr (FiniteFeatureMap<F>) {
-          State<S, F> state = states ? states[group] : State<S, F>(feature, Q.rows(), V.rows());
-          detail::FormCalls<S, F>::run_from_state(form, inputs, state, Y, work);
-        }
+        const detail::FormInputs<S, F> inputs{kind, feature, transition, head.Q, head.K, head.V, options};
+        const auto run = [&](const auto& state) {
+          Batch<S> Y = head.Y;
+          detail::FormCalls<S, F>::run(batch.plan(group).form, inputs, state, Y, {}, work);
+        };
+        if (!states) return run(OptionalRef<typename detail::StateOf<S, F>::type>());
+        auto copy = states[group];
+        run(OptionalRef(copy));
       });
       for (Index t = 0; t < diagnostics.shape[1]; ++t) {
         const bool is_token = t < said.log_sum.size();  // else padding
@@ -162,7 +162,7 @@ class EngineOf final : public Engine {
       if (states != nullptr) return static_cast<const StatesOf<S, F>*>(states)->all;
     return {};
   }
-  static RangeRef<typename detail::StateGradientOf<S, F>::type> range_of(StateGradients* gradients) {
+  static RangeRef<typename detail::StateOf<S, F>::gradient> range_of(StateGradients* gradients) {
     if constexpr (FiniteFeatureMap<F>)
       if (gradients != nullptr) return static_cast<StateGradientsOf<S, F>*>(gradients)->all;
     return {};

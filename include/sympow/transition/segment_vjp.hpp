@@ -2,6 +2,13 @@
 // of queries, keys and parameters. dX is ∂loss/∂X.
 #pragma once
 
+#include <algorithm>
+#include <memory>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include <sympow/core/visitor.hpp>
 #include <sympow/rotation/turns.hpp>
 #include <sympow/transition/transition.hpp>
 
@@ -123,8 +130,8 @@ void KeepsKeys::to_segment_frame_vjp(Frame&, Segment, SegmentVjp<S>& x, Gradient
   detail::add_causal_pairs<S>(x.moved_queries, x.moved_keys, x.d_logits, x.d_queries, x.d_keys);
 }
 
-/// Type-erased backward pass of a transition, beside its `TransitionView`. Refers to the transition and to the gradient
-/// it adds to.
+/// Type-erased backward pass of a transition, with its `TransitionView`. Refers to the transition and to the gradient it
+/// adds to.
 template <class Scalar>
 class VjpView {
  public:
@@ -133,28 +140,36 @@ class VjpView {
   VjpView& operator=(const VjpView&) = delete;
   virtual ~VjpView() = default;
 
+  [[nodiscard]] virtual const TransitionView<Scalar>& transition() const = 0;
   virtual void add_decay_flows(Segment segment, const double* flows) = 0;
   virtual void to_segment_frame_vjp(Frame& frame, Segment segment, SegmentVjp<Scalar>& x) = 0;
   virtual void apply_to_queries_vjp(Segment segment, Batch<Scalar> X, Batch<Scalar> dX, double unit) = 0;
   [[nodiscard]] virtual Planes planes() const = 0;
+  /// That of `TransitionView::factor_out_max_gate`, which adds to the same gradient: the flow through a channel is that
+  /// through all of a_t. Null for other transitions.
+  [[nodiscard]] virtual std::unique_ptr<VjpView> factor_out_max_gate(int degree) = 0;
+
+  /// For a transition of `HasParts`: segments of so many tokens, each with a gradient of its own.
+  virtual void begin_parts(Index tokens, Index tokens_of_part) = 0;
+  virtual void with_part(Index n, const detail::Visitor<VjpView&>& visit) = 0;
+  virtual void join_parts() = 0;  ///< adds their gradients to that of the whole
 };
 
 namespace detail {
 
-/// The planes of a transition; empty if it has none.
-template <Transition A>
-[[nodiscard]] Planes planes_of(const A& transition) {
-  if constexpr (requires { transition.planes(); })
-    return transition.planes();
-  else
-    return {};
-}
-
 template <class Scalar, Transition A>
 class VjpViewOf final : public VjpView<Scalar> {
- public:
-  VjpViewOf(const A& transition, typename A::Gradient& gradient) : transition_(transition), gradient_(gradient) {}
+  using Gradient = typename A::Gradient;
 
+ public:
+  VjpViewOf(const A& transition, Gradient& gradient) : transition_(transition), gradient_(gradient) {}
+  /// Of a transition without its largest gates, which it owns, with these as scalar ones.
+  VjpViewOf(Eigen::VectorXd log_gates, A transition, Gradient& gradient)
+      : gated_(std::in_place, std::move(log_gates), std::move(transition)),
+        transition_(gated_->transition()),
+        gradient_(gradient) {}
+
+  [[nodiscard]] const TransitionView<Scalar>& transition() const override { return gated_ ? *gated_ : view_; }
   void add_decay_flows(Segment segment, const double* flows) override {
     transition_.add_decay_flows(segment, flows, gradient_);
   }
@@ -164,11 +179,48 @@ class VjpViewOf final : public VjpView<Scalar> {
   void apply_to_queries_vjp(Segment segment, Batch<Scalar> X, Batch<Scalar> dX, double unit) override {
     transition_.template apply_to_queries_vjp<Scalar>(segment, X, dX, unit, gradient_);
   }
-  [[nodiscard]] Planes planes() const override { return planes_of(transition_); }
+  [[nodiscard]] Planes planes() const override {
+    if constexpr (requires { transition_.planes(); })
+      return transition_.planes();
+    else
+      return {};
+  }
+  [[nodiscard]] std::unique_ptr<VjpView<Scalar>> factor_out_max_gate([[maybe_unused]] int degree) override {
+    if constexpr (HasMaxGates<A>) {
+      Eigen::VectorXd slowest;
+      A rest = transition_.factor_out_max_gate(slowest);
+      return std::make_unique<VjpViewOf>(degree * slowest, std::move(rest), gradient_);
+    } else {
+      return nullptr;
+    }
+  }
+
+  void begin_parts([[maybe_unused]] Index tokens, [[maybe_unused]] Index tokens_of_part) override {
+    if constexpr (HasParts<A>)
+      for (Index begin = 0; begin < tokens; begin += tokens_of_part) {
+        const Index size = std::min(tokens_of_part, tokens - begin);
+        parts_.emplace_back(transition_.zero_gradient(size), Segment{begin, size});
+      }
+  }
+  void with_part([[maybe_unused]] Index n, [[maybe_unused]] const Visitor<VjpView<Scalar>&>& visit) override {
+    if constexpr (HasParts<A>) {
+      auto& [gradient, segment] = parts_[static_cast<std::size_t>(n)];
+      const A part = transition_.part(segment);
+      VjpViewOf of_part(part, gradient);
+      visit(of_part);
+    }
+  }
+  void join_parts() override {
+    if constexpr (HasParts<A>)
+      for (const auto& [gradient, segment] : parts_) transition_.join(gradient, segment, gradient_);
+  }
 
  private:
+  std::optional<GatedView<Scalar, A>> gated_;
   const A& transition_;
-  typename A::Gradient& gradient_;
+  Gradient& gradient_;
+  ViewOf<Scalar, A> view_{transition_};
+  std::vector<std::pair<Gradient, Segment>> parts_;
 };
 
 }  // namespace detail
