@@ -35,7 +35,7 @@ namespace detail {
 [[nodiscard]] inline Place parse_place(const std::string& text) {
   constexpr std::size_t sign = sizeof("§") - 1;
   Place place{text.substr(0, 1), {}, {}};
-  std::string rest = text.size() > 2 ? text.substr(2) : "";
+  std::string rest = text.substr(std::min(text.find_first_not_of(", ", 1), text.size()));
   if (rest.starts_with("§")) {
     const auto is_letter = [&](std::size_t n) {
       return n < rest.size() && std::isalpha(static_cast<unsigned char>(rest[n])) != 0;
