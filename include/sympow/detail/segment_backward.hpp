@@ -335,22 +335,23 @@ class SegmentBackward {
   // The exponents of rows and keys, whole widths from those of the largest, and then those of what comes from behind
   // and from before. A row that takes all of its keys at once has the level of the heaviest in place of theirs.
   void set_pass_levels() {
-    const auto near = [](double x, double largest) {
-      return largest - most_apart * std::trunc((largest - x) / most_apart);
+    const auto near = [](double x, double largest, double width) {
+      return largest - width * std::trunc((largest - x) / width);
     };
     const Index n = size();
     auto of_rows = buffers.row_levels(n + 1), of_keys = buffers.key_levels(n + 1);
     const double M = scales.M, of_behind = U - M;
+    const auto near_M = [&](double x) { return near(x, M, x > M ? most_apart : 2 * most_apart); };
     double top = largest_exponent();
     if (top == log2_zero) top = of_behind == log2_zero ? 0 : of_behind;
     for (Index i = 0; i < n; ++i) {
       const bool counts = splits_keys() ? i < keys_.size : rows[i].has_gradient();
       const double level = splits_keys() ? segment.keys().exponents[i] : std::max(buffers.levels(n)[i], N);
-      of_rows[i] = rows[i].has_gradient() ? near(rows[i].exponent, top) : none;
-      of_keys[i] = !counts ? none : level == log2_zero ? M : near(level, M);
+      of_rows[i] = rows[i].has_gradient() ? near(rows[i].exponent, top, most_apart) : none;
+      of_keys[i] = !counts ? none : level == log2_zero ? M : near_M(level);
     }
-    of_rows[n] = of_behind == log2_zero ? top : near(of_behind, top);
-    of_keys[n] = splits_keys() && N != log2_zero ? near(N, M) : M;
+    of_rows[n] = of_behind == log2_zero ? top : near(of_behind, top, most_apart);
+    of_keys[n] = splits_keys() && N != log2_zero ? near_M(N) : M;
   }
   [[nodiscard]] bool splits_keys() const { return action_ != KeyAction::none && !is_exponential; }
   [[nodiscard]] bool has_row(const Pass& pass, Index i) { return buffers.row_levels(size() + 1)[i] == pass.of_rows; }
@@ -367,12 +368,11 @@ class SegmentBackward {
     auto d_logits = buffers.d_logits(n, n);
     MatrixView<Scalar> of_pass = pass.is_only ? d_logits : buffers.other_logits(n, n);
     bool is_empty = !pass.is_only && !pass.has_flow;
-    for (Index i = 0; i < n && !pass.is_only; ++i)
-      for (Index j = 0; j <= i; ++j) {
-        const bool is_in = j < keys && has_pair(pass, i, j);
-        of_pass(j, i) = is_in ? d_logits(j, i) : Scalar(0);
-        is_empty = is_empty && !is_in;
-      }
+    for (Index i = 0; i < n && !pass.is_only; ++i) {
+      of_pass.col(i).head(i + 1).setZero();
+      for (Index j = 0; j < std::min(i + 1, keys) && has_row(pass, i); ++j)
+        if (has_pair(pass, i, j)) of_pass(j, i) = d_logits(j, i), is_empty = false;
+    }
     auto d_queries = buffers.d_queries(rows_of_vectors, n), d_keys = buffers.d_keys(rows_of_vectors, n);
     for (Index i = 0; i < n; ++i) {
       const bool of_before = has_before(pass, i), of_behind = i < keys && has_behind(pass, i);
