@@ -6,9 +6,6 @@
 // one, or if rows that are kept do.
 #include <sympow/sympow.hpp>
 
-#include <sympow/attention/batch_vjp.hpp>
-#include <sympow/attention/gradients.hpp>
-
 #include <iostream>
 #include <vector>
 

@@ -5,8 +5,8 @@
 
 namespace SYMPOW_NAMESPACE {
 
-/// The arguments of `attention_vjp` and `chunked_vjp` by name. Shapes: Q, K: d × T, V and dY: e × T, one token a column;
-/// under another mask than `causal()` Q and dY may have another number of columns than K and V.
+/// The arguments of `attention_vjp` and `chunked_vjp` by name. Shapes: Q, K: d × T, V and dY: e × T, one token a
+/// column; under another mask than `causal()` Q and dY may have another number of columns than K and V.
 template <class Scalar, FeatureMap F, Transition A>
 struct VjpCall {
   ConstBatch<Scalar> Q, K, V, dY;

@@ -125,8 +125,8 @@ class SegmentRows {
     }
   }
 
-  /// Y ← row i of the segment, which is row `query` of the call: its mean, or 2^exponent times its sums and gate. A mean
-  /// of values near the largest number can be rounded beyond it.
+  /// Y ← row i of the segment, which is row `query` of the call: its mean, or 2^exponent times its sums and gate. A
+  /// mean of values near the largest number can be rounded beyond it.
   [[gnu::always_inline]] void write_row(const LoadedSegment<Scalar, F>& segment, Index i, ColumnView<Scalar> y,
                                         Index query, double exponent, bool is_degenerate, bool is_large) const {
     const Scalar *const sums = memory_.sums(e_, n_).col(i).data(), den = memory_.denominators(n_)[i],

@@ -130,8 +130,8 @@ void KeepsKeys::to_segment_frame_vjp(Frame&, Segment, SegmentVjp<S>& x, Gradient
   detail::add_causal_pairs<S>(x.moved_queries, x.moved_keys, x.d_logits, x.d_queries, x.d_keys);
 }
 
-/// Type-erased backward pass of a transition, with its `TransitionView`. Refers to the transition and to the gradient it
-/// adds to.
+/// Type-erased backward pass of a transition, with its `TransitionView`. Refers to the transition and to the gradient
+/// that it adds to.
 template <class Scalar>
 class VjpView {
  public:
