@@ -151,6 +151,7 @@ class VjpView {
 
   /// For a transition of `HasParts`: segments of so many tokens, each with a gradient of its own.
   virtual void begin_parts(Index tokens, Index tokens_of_part) = 0;
+  /// visit(the view of segment n).
   virtual void with_part(Index n, const detail::Visitor<VjpView&>& visit) = 0;
   virtual void join_parts() = 0;  ///< adds their gradients to that of the whole
 };
