@@ -102,6 +102,14 @@ class ChunkedBackward {
     segments_.segment.weigh_zero_keys(true);
   }
 
+  // State n ← state n - 1, in memory that is there if there is some.
+  static At& copy_last(std::vector<At>& states, std::size_t n) {
+    if (n < states.size())
+      states[n] = states[n - 1];
+    else
+      states.push_back(At(states[n - 1]));
+    return states[n];
+  }
   // visit(state before chunk n, n) from the last to the first.
   template <class Visit>
   void for_chunks(At first, const Visit& visit) {
@@ -113,10 +121,11 @@ class ChunkedBackward {
     std::vector<At> kept, group;  // the memory of its states is used again
     group.push_back(std::move(first));
     if (states_.count == 1) {
-      kept.assign(starts.size(), group.front());
+      kept.reserve(starts.size());
+      kept.push_back(group.front());
       for (std::size_t g = 1; g < starts.size(); ++g) {
-        kept[g] = kept[g - 1];
-        for (Index n = starts[g - 1]; n < starts[g]; ++n) absorb(kept[g], range(n));
+        At& state = copy_last(kept, g);
+        for (Index n = starts[g - 1]; n < starts[g]; ++n) absorb(state, range(n));
       }
     }
     for (std::size_t g = starts.size(); g-- > 0;) {
@@ -125,11 +134,8 @@ class ChunkedBackward {
         std::swap(group.front(), kept[g]);
       else
         states_.load(static_cast<Index>(g), group.front());
-      group.resize(std::max(group.size(), static_cast<std::size_t>(end - starts[g])), group.front());
-      for (std::size_t n = 1; n < static_cast<std::size_t>(end - starts[g]); ++n) {
-        group[n] = group[n - 1];
-        absorb(group[n], range(starts[g] + static_cast<Index>(n) - 1));
-      }
+      for (Index n = starts[g] + 1; n < end; ++n)
+        absorb(copy_last(group, static_cast<std::size_t>(n - starts[g])), range(n - 1));
       for (Index n = end; n-- > starts[g];) visit(group[static_cast<std::size_t>(n - starts[g])], n);
     }
   }
