@@ -283,8 +283,7 @@ class CheckedBatch {
                                    "take the attention form"
                                  : "options: this feature map with this transition has the attention form only");
     if (states_ || !has_form) check_state_mask(call.options.head.mask);
-    for (Index b = 0; b < call.Q.sequences() && call.groups() > 0; ++b)
-      all_tokens_ += call.Q.length(b) * call.groups();
+    for (Index b = 0; b < call.Q.sequences() && call.groups() > 0; ++b) all_tokens_ += call.Q.length(b) * call.groups();
     for (Index n = 0; n < call.all_groups(); ++n) {
       const Index b = n / call.groups(), h = n % call.groups() * call.group;
       with_head_context(b, h, call.group, [&] { check_group(n); });
