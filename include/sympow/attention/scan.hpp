@@ -134,14 +134,14 @@ void run_by_windows(Index segments, Index window, bool from_last, std::initializ
 }
 
 /// A sequence as segments of whole chunks.
-struct Segments {
+struct EqualSegments {
   Index tokens, size;
 
   [[nodiscard]] Index count() const { return (tokens + size - 1) / size; }
   [[nodiscard]] Segment operator[](Index s) const { return {s * size, std::min(size, tokens - s * size)}; }
 };
 template <class Scalar, class F>
-Segments segments_of(const FormInputs<Scalar, F>& x) {
+EqualSegments segments_of(const FormInputs<Scalar, F>& x) {
   return {x.K.cols(), scanned_segment(x.feature.dimension(x.K.rows()), x.options.chunk)};
 }
 
@@ -156,7 +156,7 @@ struct Ring {
 
 /// The frames before all segments: by `advance_frame` of the transition, or else by turning zeros.
 template <class Scalar, class F>
-Ring<Frame> frames_before(const FormInputs<Scalar, F>& x, const Segments& segments, const Frame& first,
+Ring<Frame> frames_before(const FormInputs<Scalar, F>& x, const EqualSegments& segments, const Frame& first,
                           Workspace<Scalar>& work) {
   Ring<Frame> frames{{first}};
   const Index d = x.K.rows();
@@ -221,7 +221,7 @@ void merge_segment(const State<Scalar, F>& state, State<Scalar, F>& part, State<
 template <class F, class Scalar>
 void scan(const FormInputs<Scalar, F>& x, State<Scalar, F>& state, Batch<Scalar> Y, Workspaces<Scalar>& workspaces,
           const Threads& threads) {
-  const Segments segments = segments_of(x);
+  const EqualSegments segments = segments_of(x);
   const Index window = std::max(4, 2 * threads.count), in_use = std::min(segments.count(), 2 * window);
   if (workspaces.empty()) workspaces.resize(1);
   Ring<Frame> frames = frames_before(x, segments, state.frame(), workspaces[0]);

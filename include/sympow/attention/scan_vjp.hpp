@@ -166,7 +166,7 @@ class ScanVjp {
   VjpWorkspaces<Scalar>& workspaces_;
   Threads threads_;
   FormInputs<Scalar, F> forward_;
-  Segments segments_;
+  EqualSegments segments_;
   Index count_, every_ = 1, window_ = 1;
   Adjoint<Scalar> adjoint_;  // behind the last token
   std::vector<StateType> kept_;
