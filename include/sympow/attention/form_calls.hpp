@@ -254,7 +254,8 @@ void record_chunks(State<Scalar, F>& state, const FormInputs<Scalar, F>& x, Forw
   kept.tokens = x.K.cols(), kept.chunk = chunk, kept.action = x.transition.key_action();
   kept.between = chunk * std::clamp<Index>(x.options.checkpoint, 1, std::numeric_limits<Index>::max() / chunk);
   if (!states.empty() &&
-      !(same_feature(states.front().feature(), x.feature) && states.front().key_dimension() == state.key_dimension()))
+      !(same_feature(states.front().feature(), x.feature) && states.front().key_dimension() == state.key_dimension() &&
+        states.front().value_dimension() == state.value_dimension()))
     states.clear();
   std::size_t n = 0;
   const auto keep = [&](Index t) {

@@ -218,6 +218,13 @@ class KeyBlocksBackward {
       for (; !sees_all && begin < end && mask.first(s.token(end - 1)) > first + j;) --end;
       return Segment{begin, end - begin};
     };
+    for (Index j = 0; j < count && is_exponential && !sees_all;
+         ++j) {  // no bit depends on them
+      const Segment seen = rows_of(j);
+      constexpr Scalar least = -PackedExponential<Scalar>::limit / 4;
+      logits.col(j).head(seen.begin).setConstant(least);
+      logits.col(j).tail(n - seen.end()).setConstant(least);
+    }
     set_scores(s, block, between, shift, logits);
     auto of_rows = m_.sums_of_rows(n), of_keys = m_.sums_of_keys(count);
     of_rows.setZero(), of_keys.setZero();

@@ -279,8 +279,8 @@ class StatePast {
   void prepare() {
     const Eigen::VectorXd& log_a = sums_.log_channels;
     if (sums_.channel_weights.size() > 0 && sums_.channels_differ() &&
-        P * std::numbers::log2e * (log_a.minCoeff() - log_a.maxCoeff()) < -far_above<Scalar> &&
-        sums_.template log2_left<P>() < -far_above<Scalar>)
+        P * std::numbers::log2e * (log_a.minCoeff() - log_a.maxCoeff()) < -far_above<Scalar> / 2 &&
+        sums_.template log2_left<P>() < -far_above<Scalar> / 2)
       fold<Scalar>(feature_, memory_.fold, sums_, {});
     keys_.emplace(recent_keys<Scalar>(feature_, memory_.fold, sums_, true, diagnoses_));
     sums_weight_ = Weight(LogGate{sums_.template slowest_channel<P>()});

@@ -225,9 +225,9 @@ class RowGradients {
       else if (row.has_dY())
         end_sum(row, i, segment);
   }
-  /// 2^shift g_i without `last`, 0 where that power is 0 or the row has no gradient, whatever dy is.
+  /// `power_of_two` times g_i without `last`; 0 where the row has no gradient, whatever dy is.
   void set_gradient(ColumnView<Scalar> g, Index i, Scalar power_of_two) {
-    if (power_of_two == Scalar(0) || !(*this)[i].has_gradient()) return g.setZero(), void();
+    if (!(*this)[i].has_gradient()) return g.setZero(), void();
     set_scaled(g.data(), dY().col(i).data(), power_of_two * (*this)[i].factor, g.size());
   }
 

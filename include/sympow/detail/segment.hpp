@@ -253,7 +253,7 @@ class LoadedSegment {
     const Scalar largest = measure_extent<Scalar>(K.middleCols(keys > 0 ? range_.begin : 0, keys)).largest;
     const double left = (weights + degree * std::numbers::log2e * log_a).maxCoeff(),
                  own = degree * exponent_above(largest) - (elapsed + memory_.gates(size()).sum()) * std::numbers::log2e;
-    if (std::max(level, own) - left <= far_above<Scalar>) return false;  // the past alone is near enough
+    if (std::max(level, own) - left <= far_above<Scalar> / 2) return false;  // the past alone is near enough
     for (Index i = 0; i < size(); ++i) {
       const Index t = range_.begin + i;
       transition_.log_channel_totals({t, 1}, log_a);
@@ -261,7 +261,7 @@ class LoadedSegment {
       elapsed += memory_.gates(size())[i];
       if (i < keys) raise_channel_weights<degree>(weights, K.col(t).data(), -elapsed * std::numbers::log2e);
       level = std::max(level, weights.maxCoeff());
-      if (!(level - weights.maxCoeff() > far_above<Scalar>)) continue;
+      if (!(level - weights.maxCoeff() > far_above<Scalar> / 2)) continue;
       range_.size = std::max<Index>(i, 1);
       return i == 0;
     }

@@ -341,7 +341,7 @@ class SegmentBackward {
     const Index n = size();
     auto of_rows = buffers.row_levels(n + 1), of_keys = buffers.key_levels(n + 1);
     const double M = scales.M, of_behind = U - M;
-    const auto near_M = [&](double x) { return near(x, M, x > M ? most_apart : 2 * most_apart); };
+    const auto near_M = [&](double x) { return near(x, M, x > M || !splits_keys() ? most_apart : 2 * most_apart); };
     double top = largest_exponent();
     if (top == log2_zero) top = of_behind == log2_zero ? 0 : of_behind;
     for (Index i = 0; i < n; ++i) {
@@ -392,7 +392,10 @@ class SegmentBackward {
     const auto levels = buffers.row_levels(n + 1);
     auto G = buffers.G(e, n), dV = buffers.dV(e, n).leftCols(keys);
     for (Index i = 0; i < n; ++i)
-      rows.set_gradient(G.col(i), i, levels[i] == H ? nearest_power_of_two<Scalar>(rows[i].exponent - H) : Scalar(0));
+      if (levels[i] == H)
+        rows.set_gradient(G.col(i), i, nearest_power_of_two<Scalar>(rows[i].exponent - H));
+      else
+        G.col(i).setZero();
     const MatrixView<Scalar> scores = segment.logits();
     for (Index j = 0, some; j < keys; j += some) {
       some = std::min(keys_at_once, keys - j);

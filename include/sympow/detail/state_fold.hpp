@@ -33,6 +33,21 @@ struct RecentTokens {
     keys.setZero(d, capacity), values.setZero(e, capacity);
     exponents.setZero(capacity), fractions.setZero(capacity);
   }
+  RecentTokens(const RecentTokens&) = default;
+  RecentTokens(RecentTokens&&) = default;
+  RecentTokens& operator=(RecentTokens&&) = default;
+  ~RecentTokens() = default;
+  /// Of one of the same sizes no more than the tokens that are there. Unchanged after `bad_alloc`.
+  RecentTokens& operator=(const RecentTokens& other) {
+    if (keys.rows() != other.keys.rows() || values.rows() != other.values.rows() || capacity() != other.capacity())
+      return *this = RecentTokens(other);
+    size = other.size, extent = other.extent;
+    keys.leftCols(size) = other.keys.leftCols(size);
+    values.leftCols(size) = other.values.leftCols(size);
+    exponents.head(size) = other.exponents.head(size);
+    fractions.head(size) = other.fractions.head(size);
+    return *this;
+  }
 
   [[nodiscard]] Index capacity() const { return keys.cols(); }
   void clear() {
