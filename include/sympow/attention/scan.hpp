@@ -70,7 +70,7 @@ void check_adjacent(const State<Scalar, F>& left, const State<Scalar, F>& right)
 ///     S = S_left A_right + S_right,   A_right the whole transition of the right segment, its first gate included
 ///
 /// `right` must have been started at `left.frame()`: `State right(feature, d, e, tail, left.frame())`. Associative up
-/// to rounding, so a prefix scan over segments works. The result's tail is empty. Cost: two copies and 5 (e + 1) D.
+/// to rounding, so a prefix scan over segments works. The result's tail is empty. Cost: three copies and 5 (e + 1) D.
 /// Throws `InterruptedState`, `ShapeMismatch` for other sizes, `FeatureMismatch` for another feature map and
 /// `FrameMismatch` for another frame, or for channel decay beside a Householder chain; its numbers may differ by 1e-9,
 /// as sums taken in another order do.

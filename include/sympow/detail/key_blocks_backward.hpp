@@ -68,7 +68,8 @@ class KeyBlocksBackward {
   void read(Segments&) {}
   void go_back(Segments& s) {
     take(s);
-    near_ = s.call.options.mask.is_full ? size() : block_, far_ = near_--;
+    far_ = s.call.options.mask.is_full ? size() : block_;
+    near_ = far_ - 1;
     if (s.segment.resets() || s.largest_exponent() == log2_zero) return;
     const Index first = s.call.options.mask.first(s.token(s.first_row()));
     LogGate between;
@@ -218,8 +219,7 @@ class KeyBlocksBackward {
       for (; !sees_all && begin < end && mask.first(s.token(end - 1)) > first + j;) --end;
       return Segment{begin, end - begin};
     };
-    for (Index j = 0; j < count && is_exponential && !sees_all;
-         ++j) {  // no bit depends on them
+    for (Index j = 0; j < count && is_exponential && !sees_all; ++j) {  // no bit depends on what the mask hides
       const Segment seen = rows_of(j);
       constexpr Scalar least = -PackedExponential<Scalar>::limit / 4;
       logits.col(j).head(seen.begin).setConstant(least);

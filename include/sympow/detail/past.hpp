@@ -3,8 +3,8 @@
 //     void reset()                    a gate of 0: nothing before is seen any more
 //     LogGate elapsed()               log gates since the past's time 0, from which a segment counts its own
 //     void prepare()                  before rows read it, and before a segment counts from its time 0
-//     bool ends_early(segment, K)     may end the segment before its channels forget what past and keys weigh; whether
-//                                     its first token already does: then that is taken before its query reads
+//     bool ends_early(segment, K)     may cut the segment before its channels forget what past and keys weigh; returns
+//                                     whether its first token forgets it: then that is taken before its query reads
 //     PastLevel level(t)              of what the query at token t sees of it
 //     Frame& frame()                  where queries and keys turn from
 //     void read(segment, rows)        rows += what they see of it

@@ -22,7 +22,7 @@ template <class Scalar>
 struct KeyScales {
   static constexpr double most_apart = std::numeric_limits<Scalar>::max_exponent / 3;
 
-  double M = 0, top = log2_zero;  ///< M is top, the largest exponent of keys that are not 0, where there are any
+  double M = 0, top = log2_zero;  ///< top: the largest exponent of keys that are not 0; of powers also M
   double* shifts = nullptr;       ///< shift_j
   Scalar* weights = nullptr;      ///< w_j, 0 for a key without weight
 

@@ -239,8 +239,9 @@ class LoadedSegment {
   }
 
   /// Where channels decay by themselves: ends the segment before a token from which on a row's level could lie far
-  /// above all that it has not forgotten. `weights_before` are log2 of those before the segment, by channel; `elapsed`
-  /// is since their time 0. Returns whether the first token is one: then it is the only one.
+  /// above all that it has not forgotten. `weights_before()` are log2 of those before the segment, by channel, in
+  /// memory that this overwrites; `elapsed` is since their time 0. Returns whether the first token is one: then it is
+  /// the only one.
   template <class Weights>
   bool end_before_forgetting(MatrixView<const Scalar> K, double elapsed, const Weights& weights_before) {
     if (F::score != Score::power || transition_.key_action() != KeyAction::scale) return false;

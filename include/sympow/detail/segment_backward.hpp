@@ -304,7 +304,7 @@ class SegmentBackward {
 
   // Rows and keys of one pass: those with these levels. What flows through the segment goes with one of them.
   struct Pass {
-    double of_rows, H, L;
+    double of_rows, H, L;  ///< of_rows is H, or none where only a flow goes through
     bool is_only, has_flow;
   };
   // All pairs, by passes of those whose exponents are near each other.
@@ -332,8 +332,9 @@ class SegmentBackward {
       for (double L = heaviest; !std::isinf(L); L = next(of_keys, L)) take_pass({H, H, L, is_only, has_flow});
     }
   }
-  // The exponents of rows and keys, whole widths from those of the largest, and then those of what comes from behind
-  // and from before. A row that takes all of its keys at once has the level of the heaviest in place of theirs.
+  // Rounds the exponents of rows and keys to whole widths below the largest; entry n is that of what comes from later
+  // rows and from earlier keys. A row that takes all of its keys at once has the level of the heaviest in place of
+  // theirs.
   void set_pass_levels() {
     const auto near = [](double x, double largest, double width) {
       return largest - width * std::trunc((largest - x) / width);

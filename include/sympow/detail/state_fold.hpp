@@ -82,7 +82,7 @@ struct StateSums {
   SplitMatrix<Scalar> split = {};  ///< S where it is split, else empty
   Vector<Scalar> Z;
   double A = 0, L = log2_zero;
-  Eigen::VectorXd channel_weights;  ///< A_c = Σ_j b_j |k̂_cj|^P by channel; empty before channels decayed by themselves
+  Eigen::VectorXd channel_weights;  ///< A_c = Σ_j b_j |k̂_cj|^P by channel; or bounds; empty before channels decayed
   LogGate elapsed;
   Eigen::VectorXd log_channels;  ///< Σ log a by channel since time 0
   RecentTokens<Scalar> recent;
@@ -135,8 +135,8 @@ struct StateSums {
   [[nodiscard]] double slowest_channel() const {
     return channels_decay() ? degree * largest_gate(log_channels) : 0;
   }
-  /// Log2 of what the decays of channels leave of A at most, beside what the slowest one does, which is not 0:
-  /// (Σ_c A_c^{1/P} a_c)^P ≤ d^{P-1} Σ_c A_c a_c^P by Minkowski's inequality.
+  /// Log2 of the most that the decays of channels leave of A, relative to the slowest channel, whose decay is not 0:
+  /// (Σ_c A_c^{1/P} a_c)^P ≤ d^{P-1} Σ_c A_c a_c^P, the inequality of power means.
   template <int degree>
   [[nodiscard]] double log2_left() const {
     if (channel_weights.size() == 0 || A == 0) return 0;
@@ -148,7 +148,7 @@ struct StateSums {
     const double left = (degree - 1) * std::log2(d) + std::log2(sum) - std::log2(A);
     return left < 0 ? std::max(left, -900.) : 0;  // 0 for NaN
   }
-  /// Weights by channel, at most A where nobody has counted.
+  /// Sets the weights by channel to A, an upper bound, where there are none.
   void bound_channels() {
     if (channel_weights.size() > 0) return;
     resize_safely(channel_weights, log_channels.size());

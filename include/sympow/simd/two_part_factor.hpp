@@ -13,42 +13,25 @@ struct TwoPartFactor {
   explicit TwoPartFactor(double factor) : high(static_cast<Scalar>(factor)), low(static_cast<Scalar>(factor - high)) {}
   Scalar high, low;
 
-  /// x ← factor x for n entries; a factor of 0 gives 0 even for NaN and infinity.
+  /// x ← factor x for n entries; a factor of 0 gives 0 even for NaN and infinity. By packets, the last one padded: a
+  /// result does not depend on its position, since no compiler chooses which of two products to fuse with their sum.
   void multiply(Scalar* x, Index n) const {
     using namespace packets;
+    using Packet = packets::Packet<Scalar>;
     if (high == Scalar(0)) return std::fill_n(x, n, Scalar(0)), void();
     const Packet first = pset1<Packet>(high), second = pset1<Packet>(low);
-    for_packets(x, x, n, [&](Scalar* to, const Scalar*) __attribute__((always_inline)) {
+    const auto multiply_packet = [&](Scalar* to) __attribute__((always_inline)) {
       const Packet packet = ploadu<Packet>(to);
       pstoreu(to, pmadd(packet, first, pmul(packet, second)));
-    });
-  }
-  /// x ← x_factor x + factor y.
-  void add(Scalar* x, Scalar x_factor, const Scalar* y, Index n) const {
-    using namespace packets;
-    const Packet first = pset1<Packet>(high), second = pset1<Packet>(low), x_factors = pset1<Packet>(x_factor);
-    for_packets(x, y, n, [&](Scalar* to, const Scalar* from) __attribute__((always_inline)) {
-      const Packet packet = ploadu<Packet>(from);
-      pstoreu(to, pmadd(packet, second, pmadd(packet, first, pmul(ploadu<Packet>(to), x_factors))));
-    });
-  }
-
- private:
-  using Packet = packets::Packet<Scalar>;
-
-  // f(x, y) by packets, the last one padded. A result does not depend on its position, since no compiler chooses which
-  // of two products to fuse with their sum.
-  template <class F>
-  [[gnu::always_inline]] static void for_packets(Scalar* x, const Scalar* y, Index n, const F& f) {
+    };
     constexpr int lanes = packets::lanes<Scalar>;
     Index i = 0;
-    for (; i + lanes <= n; i += lanes) f(x + i, y + i);
+    for (; i + lanes <= n; i += lanes) multiply_packet(x + i);
     if (i == n) return;
-    alignas(64) Scalar x_last[size_of(lanes)] = {}, y_last[size_of(lanes)] = {};
-    std::copy_n(x + i, n - i, x_last);
-    std::copy_n(y + i, n - i, y_last);
-    f(x_last, y_last);
-    std::copy_n(x_last, n - i, x + i);
+    alignas(64) Scalar last[size_of(lanes)] = {};
+    std::copy_n(x + i, n - i, last);
+    multiply_packet(last);
+    std::copy_n(last, n - i, x + i);
   }
 };
 
