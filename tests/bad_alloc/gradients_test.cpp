@@ -155,6 +155,25 @@ TEST_CASE("gradients by chunks after memory ended in them", "[bad_alloc]") {
   check_chunks(Linear{}, mixing());
 }
 
+TEST_CASE("a tape that is filled again from another tail, or for values of another size, after memory ended in it",
+          "[bad_alloc]") {
+  const Inputs x;
+  const auto A = decay(gates);
+  for (const auto& [rows, tail] : {std::pair<Index, Index>{e, 33}, {e + 4, 8}}) {
+    const MatrixXf V = Random(9).matrix<float>(rows, T);
+    long n = 0;
+    for (bool done = false; !done; ++n) {
+      Tape<float, Power> tape;
+      State<float, Power> first(d, e, 8), second(d, rows, tail), third(d, rows, 4);
+      MatrixXf Y(e, T), other(rows, T);
+      chunked(Power{}, A, x.Q, x.K, x.V, first, {Y, tape}, {}, options);
+      done = ends_without(n, [&] { chunked(Power{}, A, x.Q, x.K, V, second, {other, tape}, {}, options); });
+      chunked(Power{}, A, x.Q, x.K, V, third, {other, tape}, {}, options);
+    }
+    REQUIRE(n > 1);
+  }
+}
+
 TEST_CASE("gradients of a batch after memory ended in them", "[bad_alloc]") {
   constexpr Index B = 2, H = 2, groups = 1, length = 13;
   Random random(7);

@@ -64,3 +64,45 @@ TEST_CASE("a query that is not finite shows in the gradients of what its row see
   with_each_query<float>(Exponential{}, true, check);
   with_each_query<double>(SymmetricPower<3>{}, true, check);
 }
+
+TEST_CASE("a NaN in dY shows in what its row sees, however large other gradients are", "[gradient]") {
+  Random random(4);
+  Problem<float> x(random, d, e, 200, 0);
+  x.dY.col(150) *= 1e-6f, x.dY.col(151) *= 1e38f;
+  x.dY(0, 150) = static_cast<float>(not_a_number);
+  const auto shows = [](const auto& found, Index columns) {
+    const auto values = found.V.leftCols(columns).array();
+    CHECK((values - values).isNaN().colwise().any().all());
+  };
+  for (const bool is_chunked : {false, true})
+    for (const bool divides : {false, true}) {
+      CAPTURE(is_chunked, divides);
+      const auto check = [&]<class Normalization>(Normalization) {
+        const SymmetricPower<2> feature;
+        if (is_chunked)
+          shows(chunked_vjp<Normalization>(feature, stationary(),
+                                           {.Q = x.Q, .K = x.K, .V = x.V, .dY = x.dY, .options = {.chunk = 64}}),
+                151);
+        else
+          shows(attention_vjp<Normalization>(feature, stationary(), {.Q = x.Q, .K = x.K, .V = x.V, .dY = x.dY}), 151);
+      };
+      divides ? check(Normalized{}) : check(Unnormalized{});
+    }
+}
+
+TEST_CASE("no bit of a gradient depends on logits of pairs that a window hides", "[gradient]") {
+  constexpr Index first = 110;  // the first query that does not see key 60
+  Random random(5);
+  Problem<float> x(random, d, e, 192, 0);
+  const Options options{.mask = sliding_window(50)};
+  x.K.col(60) *= 1e7f, x.Q.middleCols(60, 50) *= 1e-7f;
+  const auto find = [&] {
+    return attention_vjp(Exponential{}, stationary(), {.Q = x.Q, .K = x.K, .V = x.V, .dY = x.dY, .options = options});
+  };
+  const auto long_logits = find();
+  x.Q.rightCols(192 - first) *= 1e-7f;
+  const auto short_logits = find();
+  CHECK(long_logits.Q.leftCols(first) == short_logits.Q.leftCols(first));
+  CHECK(long_logits.K.col(60) == short_logits.K.col(60));
+  CHECK(long_logits.V.col(60) == short_logits.V.col(60));
+}
