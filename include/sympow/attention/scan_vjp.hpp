@@ -141,22 +141,22 @@ class ScanVjp {
   }
   // The rows of a segment, or what is left of it.
   void take_back(Index s, bool rows, Work& work) {
+    using Pass = BackwardPasses<Scalar, F>;
     const Segment own = segments_[s];
     const auto columns = [&](auto matrix) { return matrix.middleCols(own.begin, own.size); };
     const VjpResults<Scalar> to{columns(to_.dQ), columns(to_.dK), columns(to_.dV), scales_[s]};
     const auto load = [](Index, StateContent<Scalar>&) {};  // there is one
     Adjoint<Scalar>& adjoint = adjoints_[rows ? s : s + 1];
-    const CheckpointSource<Scalar> source{load, 1, 0, adjoint, &reads_[s], rows};
+    const CheckpointSource<Scalar> source{load, 1, 0, adjoint, &reads_[s]};
     x_.transition.with_part(s, [&](VjpView<Scalar>& part) {
       const VjpInputs<Scalar, F> x{x_.kind,       x_.feature,    part,           columns(x_.Q),
                                    columns(x_.K), columns(x_.V), columns(x_.dY), x_.options};
       with_backward_call(x, to, work, [&](const BackwardCall<Scalar>& call) {
-        if (rows) {
-          source.reads->clear();
-          adjoint.sums.clear();
-          adjoint.gauge = adjoint_.gauge;
-        }
-        BackwardPasses<Scalar, F>::chunked(x_.feature, call, source, own.size, folded(states_[s]));
+        if (!rows) return Pass::chunked(x_.feature, call, source, own.size, folded(states_[s]));
+        source.reads->clear();
+        adjoint.sums.clear();
+        adjoint.gauge = adjoint_.gauge;
+        Pass::rows(x_.feature, call, source, own.size, folded(states_[s]));
       });
     });
   }

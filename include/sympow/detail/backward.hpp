@@ -19,6 +19,34 @@ struct BackwardBuffers {
   std::vector<RowSum> sums;       ///< and its sums
 };
 
+/// The gradients of the attention form, of rows that the forward pass has left. Under a full mask rows come first and
+/// see all blocks, and then keys do.
+template <class Scalar, FeatureMap F>
+void attention_backward(const F& feature, const BackwardCall<Scalar>& call) {
+  using Segments = SegmentBackward<Scalar, F>;
+  using Blocks = KeyBlocksBackward<Scalar, F>;
+  const Mask mask = call.options.mask;
+  const Index tokens = std::max(call.K.cols(), call.Q.cols() == 0 ? 0 : call.Q.cols() + mask.offset);
+  Segments segments(feature, call, call.buffers.segment, std::min(Blocks::block_tokens, std::max<Index>(tokens, 1)),
+                    Segments::has_slope(feature));
+  Blocks past(feature, call.buffers.blocks);
+  past.load(segments, tokens);
+  const auto take_back = [&](bool with_queries, bool with_keys) {
+    segments.absolute_through().setZero();
+    for (Index b = past.size(); b-- > 0;) {
+      const Segment range = past[b].tokens, none{range.begin, 0};
+      segments.segment.load_gates(range);
+      Frame frame = past[b].start;
+      segments.load(frame, with_queries ? segments.query_tokens(range) : none,
+                    with_keys ? segments.key_tokens(range) : none);
+      past.begin(b);
+      segments.go_back(past, past[b].start);
+    }
+  };
+  if (mask.is_full) take_back(true, false);
+  take_back(!mask.is_full, true);
+}
+
 /// The state before the first token or, one after the other, those before every so many tokens; and the adjoint state:
 /// behind the last token, then before the first.
 template <class Scalar>
@@ -27,7 +55,6 @@ struct CheckpointSource {
   Index count, tokens_between;                 ///< whole chunks; none where there is one state
   Adjoint<Scalar>& adjoint;
   std::vector<StateReads<Scalar>>* reads = nullptr;  ///< of the rows of every chunk
-  bool reads_only = false;                           ///< these are to be set, and H before the first chunk
 };
 
 /// The gradients of a state form: chunks from the last to the first, each from the state before it. Of these every k-th
@@ -47,6 +74,7 @@ class ChunkedBackward {
         chunk_(std::clamp<Index>(chunk, 1, std::max<Index>(tokens_, 1))),
         segments_(feature, call, call.buffers.segment, chunk_, false),
         past_(feature, call.buffers.state, states.adjoint) {
+    past_.reserve(segments_, chunk_);
     auto& gauge = states.adjoint.gauge;
     if (segments_.action() == KeyAction::turn && gauge.size() != segments_.flows_through())
       gauge.setZero(segments_.flows_through());
@@ -60,25 +88,26 @@ class ChunkedBackward {
 
   /// From the state before the first token, which is used up.
   void run(At first) {
-    auto* const reads = states_.reads;
-    if (states_.reads_only) reads->resize(call_.buffers.segments.size());
-    if (segments_.is_absolute()) segments_.through() = states_.adjoint.gauge;
+    if (segments_.is_absolute()) segments_.absolute_through() = states_.adjoint.gauge;
     if (call_.options.mask.is_full) return run_full(first);
     for_chunks(std::move(first), [&](At& before, Index n) {
-      settle_channels(before.sums);
-      before.sums.settle();
-      segments_.segment.load_gates(range(n));
-      segments_.load(before.frames.end, true, true);
-      past_.begin(segments_, before.sums, reads == nullptr ? nullptr : &(*reads)[static_cast<std::size_t>(n)],
-                  n > 0 || reads == nullptr || states_.reads_only);
-      if (states_.reads_only)
-        past_.take_rows(segments_);
-      else
-        segments_.go_back(past_);
+      auto* reads = states_.reads == nullptr ? nullptr : &(*states_.reads)[static_cast<std::size_t>(n)];
+      load(before, n);
+      past_.begin(segments_, before.sums, reads, n > 0 || reads == nullptr);
+      segments_.go_back(past_, before.frames.end);
     });
-    if (states_.reads_only) return;
-    settle_channels(states_.adjoint.sums);
-    if (segments_.is_absolute()) states_.adjoint.gauge = segments_.through();
+    past_.settle_channels();
+    if (segments_.is_absolute()) states_.adjoint.gauge = segments_.absolute_through();
+  }
+  /// Only has the rows read the states and go into H, which is that before the first chunk then.
+  void run_rows(At first) {
+    states_.reads->resize(call_.buffers.segments.size());
+    for_chunks(std::move(first), [&](At& before, Index n) {
+      load(before, n);
+      past_.begin(segments_, before.sums, &(*states_.reads)[static_cast<std::size_t>(n)], true);
+      segments_.find_rows(past_);
+      past_.take_rows(segments_);
+    });
   }
   /// A state before the first token goes to behind the last.
   void absorb_all(At& state) {
@@ -89,55 +118,55 @@ class ChunkedBackward {
   static constexpr double most_bytes = 128 << 20;  // of states that are kept where the call leaves it open
 
   [[nodiscard]] Segment range(Index n) const { return call_.buffers.segments[static_cast<std::size_t>(n)]; }
-  // No decay of channels waits.
-  void settle_channels(StateSums<Scalar>& sums) {
-    if (sums.channels_decay()) fold<Scalar>(feature_, call_.buffers.state.fold, sums, {});
+  // Chunk n behind a state.
+  void load(At& before, Index n) {
+    if (before.sums.channels_decay()) fold<Scalar>(feature_, call_.buffers.state.fold, before.sums, {});
+    before.sums.settle();
+    segments_.segment.load_gates(range(n));
+    Frame frame = before.frames.end;
+    segments_.load(frame, range(n), range(n));
   }
   void absorb(At& state, Segment s) {
     StatePast<Scalar, F> past(call_.forward.state, feature_, call_.transition, state, chunk_, false);
     segments_.segment.weigh_zero_keys(false);
     if (segments_.segment.load_gates(s)) past.reset();
-    past.frame() = segments_.load(past.frame(), false, true, past.elapsed());
+    segments_.load(past.frame(), {s.begin, 0}, segments_.key_tokens(s), past.elapsed());
     past.take(segments_.segment);
     segments_.segment.weigh_zero_keys(true);
   }
 
-  // State n ← state n - 1, in memory that is there if there is some.
-  static At& copy_last(std::vector<At>& states, std::size_t n) {
-    if (n < states.size())
-      states[n] = states[n - 1];
-    else
-      states.push_back(At(states[n - 1]));
-    return states[n];
-  }
   // visit(state before chunk n, n) from the last to the first.
   template <class Visit>
   void for_chunks(At first, const Visit& visit) {
-    const Index count = std::ssize(call_.buffers.segments), every = spacing(count, first.sums);
-    std::vector<Index> starts;  // of groups of chunks, before which a state is kept
-    for (Index n = 0; n < count; ++n)
-      if (states_.tokens_between > 0 ? range(n).begin % states_.tokens_between == 0 : n % every == 0)
-        starts.push_back(n);
+    const std::vector<Index> starts = starts_of_groups(first.sums);
     std::vector<At> kept, group;  // the memory of its states is used again
+    if (states_.count == 1) kept = states_at(starts, first);
     group.push_back(std::move(first));
-    if (states_.count == 1) {
-      kept.reserve(starts.size());
-      kept.push_back(group.front());
-      for (std::size_t g = 1; g < starts.size(); ++g) {
-        At& state = copy_last(kept, g);
-        for (Index n = starts[g - 1]; n < starts[g]; ++n) absorb(state, range(n));
-      }
-    }
-    for (std::size_t g = starts.size(); g-- > 0;) {
-      const Index end = g + 1 < starts.size() ? starts[g + 1] : count;
+    Index end = std::ssize(call_.buffers.segments);
+    for (std::size_t g = starts.size(); g-- > 0; end = starts[g]) {
       if (states_.count == 1)
         std::swap(group.front(), kept[g]);
       else
         states_.load(static_cast<Index>(g), group.front());
-      for (Index n = starts[g] + 1; n < end; ++n)
-        absorb(copy_last(group, static_cast<std::size_t>(n - starts[g])), range(n - 1));
+      for (Index n = starts[g]; n + 1 < end; ++n) {
+        const auto next = static_cast<std::size_t>(n + 1 - starts[g]);
+        if (next == group.size())
+          group.push_back(group.back());
+        else
+          group[next] = group[next - 1];
+        absorb(group[next], range(n));
+      }
       for (Index n = end; n-- > starts[g];) visit(group[static_cast<std::size_t>(n - starts[g])], n);
     }
+  }
+  // The segments before which a state is kept.
+  [[nodiscard]] std::vector<Index> starts_of_groups(const StateSums<Scalar>& sums) const {
+    const Index count = std::ssize(call_.buffers.segments), every = spacing(count, sums);
+    std::vector<Index> starts;
+    for (Index n = 0; n < count; ++n)
+      if (states_.tokens_between > 0 ? range(n).begin % states_.tokens_between == 0 : n % every == 0)
+        starts.push_back(n);
+    return starts;
   }
   [[nodiscard]] Index spacing(Index chunks, const StateSums<Scalar>& sums) const {
     if (call_.options.checkpoint > 0) return call_.options.checkpoint;
@@ -145,6 +174,18 @@ class ChunkedBackward {
     Index every = 1;
     while (every * every<chunks&& static_cast<double>(chunks / every + every) * bytes> most_bytes) ++every;
     return every;
+  }
+  // The states before these segments.
+  std::vector<At> states_at(const std::vector<Index>& starts, const At& first) {
+    std::vector<At> states;
+    if (starts.empty()) return states;
+    states.reserve(starts.size());
+    states.push_back(first);
+    for (std::size_t g = 1; g < starts.size(); ++g) {
+      states.push_back(states.back());
+      for (Index n = starts[g - 1]; n < starts[g]; ++n) absorb(states.back(), range(n));
+    }
+    return states;
   }
   // All rows read the state behind all keys and go into H, which then all keys read.
   void run_full(At& state) {
@@ -156,21 +197,28 @@ class ChunkedBackward {
     state.sums.settle();
     const auto take_back = [&](bool with_rows) {
       for (Index n = std::ssize(call_.buffers.segments); n-- > 0;) {
-        segments_.segment.load_gates(range(n));
-        segments_.load(starts[static_cast<std::size_t>(n)], with_rows, !with_rows);
+        const Segment s = range(n), none{s.begin, 0};
+        segments_.segment.load_gates(s);
+        Frame frame = starts[static_cast<std::size_t>(n)];
+        segments_.load(frame, with_rows ? segments_.query_tokens(s) : none, with_rows ? none : segments_.key_tokens(s));
         past_.begin(segments_, state.sums, nullptr, true);
-        segments_.go_back(past_);
+        segments_.go_back(past_, starts[static_cast<std::size_t>(n)]);
       }
     };
-    auto absolute = segments_.through();
-    absolute.setZero();
+    Eigen::VectorXd& gauge = states_.adjoint.gauge;
+    const Eigen::VectorXd given = gauge;
+    segments_.absolute_through().setZero();
     take_back(true);
-    const Eigen::VectorXd of_rows = absolute;  // to dμ, whose way goes by keys
+    const Eigen::VectorXd of_rows = segments_.absolute_through();  // to dμ, whose way goes by keys
+    auto absolute = segments_.absolute_through();
     absolute.setZero();
     if (states_.adjoint.frame.size() == absolute.size()) absolute = states_.adjoint.frame;
     state.sums.clear();
     take_back(false);
-    if constexpr (F::score == Score::embedded) states_.adjoint.gauge = absolute + of_rows;
+    if constexpr (F::score == Score::embedded)
+      gauge = absolute + of_rows;
+    else
+      gauge = given;
   }
 
   const F& feature_;
@@ -195,18 +243,18 @@ struct BackwardPasses {
   /// A state before the first token goes to behind the last.
   static void absorb(const F& feature, const Call& call, const States& states, Index chunk, StateContent<Scalar>& state)
     requires has_embedding<F>;
+  /// H ← that before the first token, of these tokens' rows and of what it is behind them. `chunked` does the rest.
+  static void rows(const F& feature, const Call& call, const States& states, Index chunk, StateContent<Scalar> first)
+    requires has_embedding<F>;
 };
 /// Those of embedded scores are compiled for their interface.
 template <class Scalar, FeatureMap F>
   requires is_own_embedded<Scalar, F>
 struct BackwardPasses<Scalar, F> {};
 
-/// Under a full mask rows come first and see all blocks, and then keys do.
 template <class Scalar, FeatureMap F>
-void BackwardPasses<Scalar, F>::attention(const F& feature, const Call& given) {
-  using Segments = SegmentBackward<Scalar, F>;
-  using Blocks = KeyBlocksBackward<Scalar, F>;
-  Call call = given;
+void BackwardPasses<Scalar, F>::attention(const F& feature, const Call& call) {
+  Call with_rows = call;
   if (call.saved.sums == nullptr && (call.rows != RowKind::sums || F::score == Score::exponential)) {
     auto& sums = call.buffers.sums;
     sums.resize(static_cast<std::size_t>(call.Q.cols()));
@@ -220,25 +268,9 @@ void BackwardPasses<Scalar, F>::attention(const F& feature, const Call& given) {
                                                   .Y = Y,
                                                   .memory = call.forward,
                                                   .sums = sums.data()});
-    call.saved = {sums.data(), Y.data()};
+    with_rows.saved = {sums.data(), Y.data()};
   }
-  const Mask mask = call.options.mask;
-  const Index tokens = std::max(call.K.cols(), call.Q.cols() == 0 ? 0 : call.Q.cols() + mask.offset);
-  Segments segments(feature, call, call.buffers.segment, std::min(Blocks::block_tokens, std::max<Index>(tokens, 1)),
-                    Segments::has_slope(feature));
-  Blocks past(feature, call.buffers.blocks);
-  past.load(segments, tokens);
-  const auto take_back = [&](bool with_queries, bool with_keys) {
-    segments.through().setZero();
-    for (Index b = past.size(); b-- > 0;) {
-      segments.segment.load_gates(past[b].tokens);
-      segments.load(past[b].start, with_queries, with_keys);
-      past.begin(b);
-      segments.go_back(past);
-    }
-  };
-  if (mask.is_full) take_back(true, false);
-  take_back(!mask.is_full, true);
+  attention_backward(feature, with_rows);
 }
 template <class Scalar, FeatureMap F>
 void BackwardPasses<Scalar, F>::chunked(const F& feature, const Call& call, const States& states, Index chunk,
@@ -254,4 +286,12 @@ void BackwardPasses<Scalar, F>::absorb(const F& feature, const Call& call, const
 {
   ChunkedBackward<Scalar, F>(feature, call, states, chunk).absorb_all(state);
 }
+template <class Scalar, FeatureMap F>
+void BackwardPasses<Scalar, F>::rows(const F& feature, const Call& call, const States& states, Index chunk,
+                                     StateContent<Scalar> first)
+  requires has_embedding<F>
+{
+  ChunkedBackward<Scalar, F>(feature, call, states, chunk).run_rows(std::move(first));
+}
+
 }  // namespace SYMPOW_NAMESPACE::detail
