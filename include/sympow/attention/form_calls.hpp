@@ -286,7 +286,7 @@ struct FormCalls {
   /// of the first. Without Y the call has no rows: its queries are not looked at.
   static void call(Form form, const Inputs& x, StateRef state, RowsRef Y, TapeRef tape,
                    OptionalRef<Workspace<Scalar>> workspace);
-  /// The same of a batch, which has checked it. Without a state it begins from an empty one. A tape is filled by
+  /// Runs a call that a batch has checked. Without a state it begins from an empty one. A tape is filled by
   /// attention, and by chunks under causal(); others leave it empty.
   static void run(Form form, const Inputs& x, StateRef state, RowsRef Y, TapeRef tape, Workspace<Scalar>& workspace);
 };
