@@ -13,7 +13,7 @@
 
 /// Says that the forms of a feature map are compiled elsewhere: in whatever follows a call costs the compiler a few
 /// seconds instead of ten. Without `SYMPOW_INSTANTIATE_FORMS` in one source file the linker names what is missing,
-/// `FormCalls<Scalar, Feature>::call`. Transitions are not covered. Use it outside of every namespace, with the
+/// `FormCalls<Scalar, Feature>::check`. Transitions are not covered. Use it outside of every namespace, with the
 /// full name of the map, before the first call:
 ///
 ///     SYMPOW_EXTERN_FORMS(float, mine::Map)          // in a header of yours

@@ -282,18 +282,25 @@ struct FormCalls {
   using RowsRef = OptionalRef<Batch<Scalar>>;
   using TapeRef = OptionalRef<Tape<Scalar, F>>;
 
-  /// Checks a call and runs it; nothing is touched if a check throws. The state is that of all heads of a group, Y that
-  /// of the first. Without Y the call has no rows: its queries are not looked at.
-  static void call(Form form, const Inputs& x, StateRef state, RowsRef Y, TapeRef tape,
-                   OptionalRef<Workspace<Scalar>> workspace);
-  /// Runs a call that a batch has checked. Without a state it begins from an empty one. A tape is filled by
-  /// attention, and by chunks under causal(); others leave it empty.
-  static void run(Form form, const Inputs& x, StateRef state, RowsRef Y, TapeRef tape, Workspace<Scalar>& workspace);
+  /// Throws what is wrong with a call, before anything is touched.
+  static void check(Form form, const Inputs& x, StateRef state, RowsRef Y, TapeRef tape);
+  /// The attention form of a checked call, which fills the tape.
+  static void attention(const Inputs& x, RowsRef Y, TapeRef tape, Workspace<Scalar>& workspace);
+  /// A state form of a checked call. The state is that of all heads of a group, Y that of the first. Without a state it
+  /// begins from an empty one, without Y it has no rows: queries are not looked at. Chunks under causal() fill the tape.
+  static void from_state(Form form, const Inputs& x, StateRef state, RowsRef Y, TapeRef tape,
+                         Workspace<Scalar>& workspace);
+  /// The form that a batch has chosen and checked.
+  static void run(Form form, const Inputs& x, StateRef state, RowsRef Y, TapeRef tape, Workspace<Scalar>& workspace) {
+    if (form == Form::attention)
+      attention(x, Y, tape, workspace);
+    else
+      from_state(form, x, state, Y, tape, workspace);
+  }
 };
 
 template <class Scalar, FeatureMap F>
-void FormCalls<Scalar, F>::call(Form form, const Inputs& x, StateRef state, RowsRef Y, TapeRef tape,
-                                OptionalRef<Workspace<Scalar>> workspace) {
+void FormCalls<Scalar, F>::check(Form form, const Inputs& x, StateRef state, RowsRef Y, TapeRef tape) {
   const Options& options = x.options;
   check_call<F>(x.transition, x.Q, x.K, x.V, options);
   if constexpr (FiniteFeatureMap<F>)
@@ -308,14 +315,12 @@ void FormCalls<Scalar, F>::call(Form form, const Inputs& x, StateRef state, Rows
     if (options.diagnostics != nullptr)
       raise<InvalidArgument>("chunked: diagnostics are given by calls without a tape");
   }
-  if (workspace) return run(form, x, state, Y, tape, *workspace);
-  Workspace<Scalar> own;
-  run(form, x, state, Y, tape, own);
 }
 
+/// f(the call in the terms of its pass).
 template <class Scalar, FeatureMap F>
-void FormCalls<Scalar, F>::run(Form form, const Inputs& x, StateRef state, RowsRef Y, TapeRef tape,
-                               Workspace<Scalar>& workspace) {
+void with_forward_call(const FormInputs<Scalar, F>& x, OptionalRef<Batch<Scalar>> Y, Workspace<Scalar>& workspace,
+                       const auto& f) {
   if (x.options.diagnostics != nullptr) reset(*x.options.diagnostics, Y ? x.Q.cols() : 0);
   const auto slow = slow_gates_factored_out<F>(x.transition);
   ForwardCall<Scalar> call{.transition = slow ? *slow : x.transition,
@@ -328,7 +333,12 @@ void FormCalls<Scalar, F>::run(Form form, const Inputs& x, StateRef state, RowsR
                            .memory = WorkspaceAccess::forward(workspace),
                            .has_queries = static_cast<bool>(Y),
                            .group = x.group};
-  if (form == Form::attention) {
+  f(call);
+}
+
+template <class Scalar, FeatureMap F>
+void FormCalls<Scalar, F>::attention(const Inputs& x, RowsRef Y, TapeRef tape, Workspace<Scalar>& workspace) {
+  with_forward_call(x, Y, workspace, [&](ForwardCall<Scalar>& call) {
     const auto run_pass = [&] {
       ForwardPasses<Scalar, PassFeature<Scalar, F>>::attention(pass_feature<Scalar>(x.feature), call);
     };
@@ -341,12 +351,37 @@ void FormCalls<Scalar, F>::run(Form form, const Inputs& x, StateRef state, RowsR
     kept.Y = call.Y;
     kept.kind = x.kind, kept.scale = x.options.scale, kept.mask = x.options.mask;
     kept.form = Form::attention;
-  } else if constexpr (FiniteFeatureMap<F>) {
-    with_state(state, x, [&](State<Scalar, F>& from) {
-      if (tape && form == Form::chunked && x.options.mask == causal()) return record_chunks(from, x, call, *tape);
-      go_on_from(from, form, x, call);
+  });
+}
+
+template <class Scalar, FeatureMap F>
+void FormCalls<Scalar, F>::from_state(Form form, const Inputs& x, StateRef state, RowsRef Y, TapeRef tape,
+                                      Workspace<Scalar>& workspace) {
+  if constexpr (FiniteFeatureMap<F>)
+    with_forward_call(x, Y, workspace, [&](ForwardCall<Scalar>& call) {
+      with_state(state, x, [&](State<Scalar, F>& from) {
+        if (tape && form == Form::chunked && x.options.mask == causal()) return record_chunks(from, x, call, *tape);
+        go_on_from(from, form, x, call);
+      });
     });
-  }
+}
+
+/// Checks a call and runs it. A form that is not asked for is not compiled.
+template <Form form, class Scalar, FeatureMap F>
+void call_form(const FormInputs<Scalar, F>& x, typename FormCalls<Scalar, F>::StateRef state,
+               OptionalRef<Batch<Scalar>> Y, typename FormCalls<Scalar, F>::TapeRef tape,
+               OptionalRef<Workspace<Scalar>> workspace) {
+  using Calls = FormCalls<Scalar, F>;
+  Calls::check(form, x, state, Y, tape);
+  const auto run = [&](Workspace<Scalar>& memory) {
+    if constexpr (form == Form::attention)
+      Calls::attention(x, Y, tape, memory);
+    else
+      Calls::from_state(form, x, state, Y, tape, memory);
+  };
+  if (workspace) return run(*workspace);
+  Workspace<Scalar> own;
+  run(own);
 }
 
 }  // namespace detail

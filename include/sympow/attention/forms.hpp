@@ -25,8 +25,7 @@ void attention(const F& feature, const A& transition, const Eigen::MatrixBase<DQ
   Batch<Scalar> Y = output.rows();
   constexpr detail::RowKind kind = detail::row_kind<Normalization, F>();
   if constexpr (detail::check_types<F, A, DQ, DK, DV>())
-    detail::FormCalls<Scalar, F>::call(
-        Form::attention,
+    detail::call_form<Form::attention, Scalar, F>(
         {kind, feature, detail::ViewOf<Scalar, A>(transition), Q.derived(), K.derived(), V.derived(), options}, {}, Y,
         output.tape(), workspace);
 }
@@ -61,8 +60,7 @@ void chunked(const F& feature, const A& transition, const Eigen::MatrixBase<DQ>&
   Batch<S> Y = output.rows();
   constexpr detail::RowKind kind = detail::row_kind<Normalization, F>();
   if constexpr (detail::check_state_form<F, A, DQ, DK, DV, S, G>())
-    detail::FormCalls<S, F>::call(
-        Form::chunked,
+    detail::call_form<Form::chunked, S, F>(
         {kind, feature, detail::ViewOf<S, A>(transition), Q.derived(), K.derived(), V.derived(), options}, state, Y,
         output.tape(), workspace);
 }
@@ -103,10 +101,9 @@ void absorb(const F& feature, const A& transition, const Eigen::MatrixBase<DK>& 
             State<S, G>& state, std::type_identity_t<OptionalRef<Workspace<S>>> workspace = {},
             const Options& options = {}) {
   if constexpr (detail::check_state_form<F, A, DK, DK, DV, S, G>())
-    detail::FormCalls<S, F>::call(Form::chunked,
-                                  {detail::RowKind::sums, feature, detail::ViewOf<S, A>(transition), K.derived(),
-                                   K.derived(), V.derived(), options},
-                                  state, {}, {}, workspace);
+    detail::call_form<Form::chunked, S, F>({detail::RowKind::sums, feature, detail::ViewOf<S, A>(transition),
+                                            K.derived(), K.derived(), V.derived(), options},
+                                           state, {}, {}, workspace);
 }
 
 /// The recurrence, writing the outputs of T tokens and leaving the state ready for the next; the literal one of the
@@ -127,8 +124,7 @@ void recurrent(const F& feature, const A& transition, const Eigen::MatrixBase<DQ
   Batch<S> Y = output.rows();
   constexpr detail::RowKind kind = detail::row_kind<Normalization, F>();
   if constexpr (detail::check_state_form<F, A, DQ, DK, DV, S, G>())
-    detail::FormCalls<S, F>::call(
-        Form::recurrent,
+    detail::call_form<Form::recurrent, S, F>(
         {kind, feature, detail::ViewOf<S, A>(transition), Q.derived(), K.derived(), V.derived(), options}, state, Y, {},
         workspace);
 }

@@ -116,12 +116,10 @@ inline constexpr const char* log_gate_rule = ", must be at most 0: the logarithm
 /// A part of a message: words, or a number in the fewest digits that read back as it.
 class Part {
  public:
-  template <class Words>
-    requires std::convertible_to<const Words&, std::string_view>
-  explicit Part(const Words& words) : words_(words) {}
+  explicit Part(std::string_view words) : words_(words) {}
   template <class Number>
     requires std::integral<Number> || std::floating_point<Number>
-  explicit Part(Number x) {
+  [[gnu::cold, gnu::noinline]] explicit Part(Number x) {
     words_ = std::string_view(
         digits_, static_cast<std::size_t>(std::to_chars(digits_, digits_ + sizeof digits_, x).ptr - digits_));
   }
@@ -134,19 +132,28 @@ class Part {
   char digits_[64];
   std::string_view words_;
 };
+/// What a part of a message is passed as, so that few kinds of messages are compiled.
+template <class T>
+using PartType = std::conditional_t<std::floating_point<T>, T,
+                                    std::conditional_t<std::unsigned_integral<T>, std::size_t,
+                                                       std::conditional_t<std::integral<T>, Index, std::string_view>>>;
 
-/// Throws `Error` with the parts joined into one message.
-template <class Error>
-[[noreturn, gnu::cold, gnu::noinline]] void raise_joined(std::initializer_list<Part> parts) {
+/// The parts joined into one message.
+[[gnu::cold, gnu::noinline]] inline std::string joined(std::initializer_list<Part> parts) {
   std::string message;
   for (const Part& part : parts) message += part.words();
-  throw Error(message);
+  return message;
 }
 
-/// The same of words and numbers. Cold and never inlined, so that a check costs one branch.
+/// Throws `Error`. Cold and never inlined, so that a check costs one branch.
 template <class Error, class... Parts>
-[[noreturn, gnu::cold, gnu::noinline]] void raise(const Parts&... parts) {
-  raise_joined<Error>({Part(parts)...});
+[[noreturn, gnu::cold, gnu::noinline]] void raise_joined(Parts... parts) {
+  throw Error(joined({Part(parts)...}));
+}
+/// The same with a message of words and numbers.
+template <class Error, class... Parts>
+[[noreturn, gnu::always_inline]] inline void raise(const Parts&... parts) {
+  raise_joined<Error, PartType<Parts>...>(static_cast<PartType<Parts>>(parts)...);
 }
 
 /// Some types.

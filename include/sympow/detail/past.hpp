@@ -88,10 +88,10 @@ class KeyPast {
   [[nodiscard]] LogGate elapsed() const { return {}; }
   void prepare() {}
   bool ends_early(LoadedSegment<Scalar, F>& segment, MatrixView<const Scalar> K) {
-    return segment.end_before_forgetting(K, 0, [&] {
-      memory_.decays(d_) = memory_.channel_weights(d_);
-      return memory_.decays(d_);
-    });
+    if (!segment.may_forget()) return false;
+    auto weights = memory_.decays(d_);
+    weights = memory_.channel_weights(d_);
+    return segment.end_before_forgetting(K, 0, weights);
   }
   [[nodiscard]] PastLevel<Scalar> level(Index t) const {
     const double slack = decays_channels_ ? 2 * far_above<Scalar> : 0;
@@ -287,15 +287,15 @@ class StatePast {
     sums_weight_.exponent += sums_.exponent();
   }
   bool ends_early(LoadedSegment<Scalar, F>& segment, MatrixView<const Scalar> K) {
-    return segment.end_before_forgetting(K, sums_.elapsed.high, [&] {
-      auto weights = memory_.channel_weights(recent_.keys.rows());
-      weights.setConstant(log2_zero);
-      if (sums_.channel_weights.size() > 0 && !sums_.empty())
-        weights.array() = sums_.exponent() +
-                          std::numbers::log2e * (sums_.channel_weights.array().log() + P * sums_.log_channels.array());
-      raise_channel_weights<P>(weights, recent_keys<Scalar>(feature_, memory_.fold, sums_, true, false));
-      return weights;
-    });
+    if (!segment.may_forget()) return false;
+    auto weights = memory_.channel_weights(recent_.keys.rows());
+    weights.setConstant(log2_zero);
+    if (sums_.channel_weights.size() > 0 && !sums_.empty())
+      for (Index c = 0; c < weights.size(); ++c)
+        weights[c] =
+            sums_.exponent() + std::numbers::log2e * (std::log(sums_.channel_weights[c]) + P * sums_.log_channels[c]);
+    raise_channel_weights<P>(weights, recent_keys<Scalar>(feature_, memory_.fold, sums_, true, false));
+    return segment.end_before_forgetting(K, sums_.elapsed.high, weights);
   }
   /// The sums have been given headroom, nobody knows which: their weight may be lower than their exponent by that.
   [[nodiscard]] PastLevel<Scalar> level(Index) const {
@@ -394,7 +394,7 @@ class StatePast {
     frames_.log_channels += log_a;
     sums_.log_channels += log_a;
     const auto keys = MatrixView<Scalar>(recent_.keys).leftCols(recent_.size);
-    if (!(P * sums_.log_channels.array() < least_log_decay).any())  // they keep digits enough
+    if (log_a.size() == 0 || !(P * sums_.log_channels.minCoeff() < least_log_decay))  // they keep digits enough
       return multiply_channels(memory_.fold, log_a, 1, keys);
     auto decays = memory_.fold.channels(log_a.size());
     decays = log_a;

@@ -238,31 +238,31 @@ class LoadedSegment {
     return resets_;
   }
 
-  /// Where channels decay by themselves: ends the segment before a token from which on a row's level could lie far
-  /// above all that it has not forgotten. `weights_before()` are log2 of those before the segment, by channel, in
-  /// memory that this overwrites; `elapsed` is since their time 0. Returns whether the first token is one: then it is
-  /// the only one.
-  template <class Weights>
-  bool end_before_forgetting(MatrixView<const Scalar> K, double elapsed, const Weights& weights_before) {
-    if (F::score != Score::power || transition_.key_action() != KeyAction::scale) return false;
-    auto& log_a = memory_.log_channels;
-    transition_.log_channel_totals(range_, log_a);
-    if (log_a.size() == 0 || degree * std::numbers::log2e * log_a.minCoeff() >= -far_above<Scalar>) return false;
-    ColumnView<double> weights = weights_before();
-    double level = weights.maxCoeff();
+  /// Whether its channels decay by so much that rows may forget the keys that set their level.
+  [[nodiscard]] bool may_forget() {
+    if (F::score != Score::power || transition_.key_action() != KeyAction::scale || d_ == 0) return false;
+    transition_.log_channel_totals(range_, memory_.log_channels);
+    return log2_weight(memory_.log_channels.minCoeff()) < -far_above<Scalar>;
+  }
+  /// Ends such a segment before a token from which on a row's level could lie far above all that it has not forgotten.
+  /// `weights` are log2 of those before the segment, by channel, and are used up; `elapsed` is since their time 0.
+  /// Returns whether the first token is one: then it is the only one.
+  bool end_before_forgetting(MatrixView<const Scalar> K, double elapsed, ColumnView<double> weights) {
     const Index keys = std::clamp<Index>(K.cols() - range_.begin, 0, size());
     const Scalar largest = measure_extent<Scalar>(K.middleCols(keys > 0 ? range_.begin : 0, keys)).largest;
-    const double left = (weights + degree * std::numbers::log2e * log_a).maxCoeff(),
-                 own = degree * exponent_above(largest) - (elapsed + memory_.gates(size()).sum()) * std::numbers::log2e;
+    double level = weights.maxCoeff(), left = log2_zero;
+    for (Index c = 0; c < d_; ++c) left = std::max(left, weights[c] + log2_weight(memory_.log_channels[c]));
+    const double own = degree * exponent_above(largest) - (elapsed + memory_.gates(size()).sum()) * std::numbers::log2e;
     if (std::max(level, own) - left <= far_above<Scalar> / 2) return false;  // the past alone is near enough
     for (Index i = 0; i < size(); ++i) {
       const Index t = range_.begin + i;
-      transition_.log_channel_totals({t, 1}, log_a);
-      weights += degree * std::numbers::log2e * log_a;
+      transition_.log_channel_totals({t, 1}, memory_.log_channels);
+      for (Index c = 0; c < d_; ++c) weights[c] += log2_weight(memory_.log_channels[c]);
       elapsed += memory_.gates(size())[i];
       if (i < keys) raise_channel_weights<degree>(weights, K.col(t).data(), -elapsed * std::numbers::log2e);
-      level = std::max(level, weights.maxCoeff());
-      if (!(level - weights.maxCoeff() > far_above<Scalar> / 2)) continue;
+      const double largest_left = weights.maxCoeff();
+      level = std::max(level, largest_left);
+      if (!(level - largest_left > far_above<Scalar> / 2)) continue;
       range_.size = std::max<Index>(i, 1);
       return i == 0;
     }
@@ -374,6 +374,8 @@ class LoadedSegment {
 
  private:
   static ColumnView<const double> column(const double* data, Index n) { return {data, n}; }
+  // Log2 of what a channel's decay does to a weight.
+  static double log2_weight(double log_a) { return degree * std::numbers::log2e * log_a; }
   [[nodiscard]] bool moves_lengths() const {
     const KeyAction action = transition_.key_action();
     return !is_embedded && (action == KeyAction::scale || action == KeyAction::mix);

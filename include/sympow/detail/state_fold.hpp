@@ -42,10 +42,10 @@ struct RecentTokens {
     if (keys.rows() != other.keys.rows() || values.rows() != other.values.rows() || capacity() != other.capacity())
       return *this = RecentTokens(other);
     size = other.size, extent = other.extent;
-    keys.leftCols(size) = other.keys.leftCols(size);
-    values.leftCols(size) = other.values.leftCols(size);
-    exponents.head(size) = other.exponents.head(size);
-    fractions.head(size) = other.fractions.head(size);
+    const auto copy = [&](auto& to, const auto& from) { std::copy_n(from.data(), from.rows() * size, to.data()); };
+    copy(keys, other.keys), copy(values, other.values);
+    std::copy_n(other.exponents.data(), size, exponents.data());
+    std::copy_n(other.fractions.data(), size, fractions.data());
     return *this;
   }
 

@@ -131,7 +131,8 @@ void advance_and_rotate(Eigen::Map<Eigen::VectorXd> mu, const double* theta, dou
                         Scalar* query, Scalar* key) {
   constexpr Index block = angle_block;
   const Index pairs = mu.size();
-  for_blocks<block>(pairs, [&](Index begin, auto count) {
+  for (Index begin = 0; begin < pairs; begin += block) {
+    const Index count = std::min(block, pairs - begin);
     alignas(64) double angles[block] = {}, cosines[block], sines[block];
     for (Index n = 0; n < count; ++n) angles[n] = mu[begin + n] + beta * theta[begin + n];
     if (Eigen::Array<double, block, 1>::Map(angles).abs().maxCoeff() <= 1000) {  // the two-part reduction is exact
@@ -154,7 +155,7 @@ void advance_and_rotate(Eigen::Map<Eigen::VectorXd> mu, const double* theta, dou
     const Phases<Scalar> phases{phase, cosine, sine};
     rotate_columns(query, 1, 0, pairs, pairing, begin, count, phases);
     rotate_columns(key, 1, 0, pairs, pairing, begin, count, phases);
-  });
+  }
 }
 
 }  // namespace detail
