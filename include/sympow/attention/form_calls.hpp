@@ -286,8 +286,9 @@ struct FormCalls {
   static void check(Form form, const Inputs& x, StateRef state, RowsRef Y, TapeRef tape);
   /// The attention form of a checked call, which fills the tape.
   static void attention(const Inputs& x, RowsRef Y, TapeRef tape, Workspace<Scalar>& workspace);
-  /// A state form of a checked call. The state is that of all heads of a group, Y that of the first. Without a state it
-  /// begins from an empty one, without Y it has no rows: queries are not looked at. Chunks under causal() fill the tape.
+  /// A state form of a checked call. The state is that of all heads of a group, Y that of the first. Without a state
+  /// it begins from an empty one, without Y it has no rows: queries are not looked at. Chunks under causal() fill the
+  /// tape.
   static void from_state(Form form, const Inputs& x, StateRef state, RowsRef Y, TapeRef tape,
                          Workspace<Scalar>& workspace);
   /// The form that a batch has chosen and checked.
