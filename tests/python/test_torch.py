@@ -572,6 +572,7 @@ class Decoding(unittest.TestCase):
                        theta=batch.theta)
             refuse(TypeError, "keys is a ndarray, must be a tensor", tokens[0], tokens[1].numpy(), tokens[2], state)
             refuse(TypeError, "queries is a NoneType, must be a tensor", None, *tokens[1:], state)
+            refuse(TypeError, "values is a NoneType, must be a tensor", *tokens[:2], None, state)
             refuse(TypeError, "state is a State, must be a sympow.State", *tokens, batch.state)
             refuse(sympow.InvalidArgument, "queries is of torch.float16", tokens[0].half(), *tokens[1:], state)
             refuse(sympow.InvalidArgument, "keys is of float32, must be of float64", tokens[0], tokens[1].float(),
@@ -637,6 +638,7 @@ class Mistakes(unittest.TestCase):
         self.refuse(sympow.NotFinite, "sums: entry", q, k, v, state=State(S / 0, Z))
         self.refuse(TypeError, "keys is a list, must be a tensor", q, [1], v)
         self.refuse(TypeError, "queries is a NoneType, must be a tensor", None, k, v)
+        self.refuse(TypeError, "keys is a NoneType, must be a tensor", q, None, v)
         self.refuse(TypeError, "queries is a ndarray, must be a tensor", array(q), k, v)
         self.refuse(TypeError, "log_gates is a float, must be a tensor", q, k, v, log_gates=-0.1)
         self.refuse(TypeError, "normaliser is a float, must be a tensor", q, k, v, state=State(S, 1.0))
