@@ -35,9 +35,10 @@ import sys
 import threading
 import warnings
 import weakref
-from ctypes import POINTER, byref, c_double, c_int32, c_int64, c_size_t, c_uint8, c_uint16, c_uint64, c_void_p
+from ctypes import (POINTER, addressof, byref, c_char, c_double, c_int32, c_int64, c_size_t, c_uint8, c_uint16,
+                    c_uint64, c_void_p)
 from pathlib import Path
-from typing import Any, Callable, Iterator, Mapping, NamedTuple, Sequence
+from typing import Any, Callable, Iterable, Iterator, Mapping, NamedTuple, Sequence
 
 import numpy as np
 
@@ -404,9 +405,11 @@ def _workspace(memory: Tensor | None) -> _Handle:
     """That of a call on a device, in the caller's memory; None: the scratch memory of this thread."""
     if memory is not None:
         return _Handle("workspace", "workspace_create", byref(memory))
-    if not hasattr(_own, "workspace"):
+    try:
+        return _own.workspace
+    except AttributeError:
         _own.workspace = _Handle("workspace", "workspace_create", None)
-    return _own.workspace
+        return _own.workspace
 
 
 def _check_state(name: str, x: State) -> None:
@@ -426,10 +429,11 @@ class _KeptCall:
         self._arguments = attention._handle.pointer, byref(self._inputs), states, byref(rows)
         self._call = getattr(_lib(), call)
 
-    def __call__(self, addresses: Sequence[int]) -> None:
+    def __call__(self, addresses: Iterable[int]) -> None:
         for tensor, address in zip(self._tensors, addresses):
             tensor.data = address
-        _check(self._call(*self._arguments, _workspace(None).pointer, None))
+        if status := self._call(*self._arguments, _workspace(None).pointer, None):
+            _check(status)
 
 
 @contextlib.contextmanager
@@ -477,6 +481,11 @@ def _view(name: str, x: np.ndarray | None, is_output: bool = False) -> Tensor | 
     if is_output and not flags.writeable:
         raise InvalidArgument(f"{name} is read-only, must be writeable")
     return Tensor.of(x.ctypes.data, code, bits, x.shape, strides)
+
+
+def _address_of(x: np.ndarray) -> int:
+    """Of the first entry of an array that has a `_view`."""
+    return addressof(c_char.from_buffer(x)) if x.flags.carray and x.nbytes > 0 else x.ctypes.data  # which takes longer
 
 
 def _path(path: str | os.PathLike[str]) -> bytes:
@@ -661,9 +670,8 @@ class Attention:
         Raises `InvalidArgument`, `ShapeMismatch`, `NotFinite`, `TooLarge`, `NotBuilt`, `InterruptedState`,
         `OutOfMemory`, `TypeError`: all but `OutOfMemory` before anything is written.
         """
-        return self._run("sympow_attend", dict(
-            queries=queries, keys=keys, values=values, log_gates=log_gates, theta=theta, beta=beta, lengths=lengths,
-            channel_gates=channel_gates, householder=householder, strengths=strengths), state, out)
+        return self._run("sympow_attend", (queries, keys, values, log_gates, theta, beta, lengths, channel_gates,
+                                           householder, strengths), state, out)
 
     def decode(self, queries: np.ndarray, keys: np.ndarray, values: np.ndarray, state: State, *,
                log_gates: np.ndarray | None = None, theta: np.ndarray | None = None, beta: np.ndarray | None = None,
@@ -672,9 +680,8 @@ class Attention:
                out: np.ndarray | None = None) -> np.ndarray:
         """The same for a few new tokens, T of them, against a state: by the recurrent form, whatever the form is."""
         _check_state("state", state)
-        return self._run("sympow_decode", dict(
-            queries=queries, keys=keys, values=values, log_gates=log_gates, theta=theta, beta=beta, lengths=lengths,
-            channel_gates=channel_gates, householder=householder, strengths=strengths), state, out)
+        return self._run("sympow_decode", (queries, keys, values, log_gates, theta, beta, lengths, channel_gates,
+                                           householder, strengths), state, out)
 
     def diagnose(self, queries: np.ndarray, keys: np.ndarray, values: np.ndarray, *,
                  log_gates: np.ndarray | None = None, theta: np.ndarray | None = None, beta: np.ndarray | None = None,
@@ -690,16 +697,21 @@ class Attention:
         self.diagnose_tensors(views, _view("diagnostics", found), state)
         return Diagnostics(found[..., 0], found[..., 1], found[..., 2] != 0)
 
-    def _run(self, call: str, inputs: dict[str, Any], state: State | None, out: np.ndarray | None) -> np.ndarray:
-        """A call on arrays."""
-        out = _rows_like(inputs["queries"], inputs["values"]) if out is None else out
-        arrays = [x for x in (*inputs.values(), out) if x is not None]
-        if not all(isinstance(x, np.ndarray) for x in arrays) or not out.flags.writeable:
-            arrays = []  # the views below say so
-        self.run_kept(
-            call, [x is None for x in inputs.values()] + [(type(x), x.shape, x.strides, x.dtype) for x in arrays],
-            [x.ctypes.data for x in arrays], state,
-            lambda: ({name: _view(name, x) for name, x in inputs.items()}, _view("out", out, True)))
+    def _run(self, call: str, inputs: tuple[np.ndarray | None, ...], state: State | None,
+             out: np.ndarray | None) -> np.ndarray:
+        """A call on arrays, those of `_INPUT_NAMES`."""
+        out = _rows_like(inputs[0], inputs[2]) if out is None else out
+        key: list[Any] = []
+        arrays = []
+        for x in (*inputs, out):
+            if isinstance(x, np.ndarray):
+                key += type(x), x.shape, x.strides, x.dtype
+                arrays.append(x)
+            else:
+                key.append(x is None)  # anything else has no view
+        key.append(isinstance(out, np.ndarray) and out.flags.writeable)
+        self.run_kept(call, key, map(_address_of, arrays), state, lambda: (
+            {name: _view(name, x) for name, x in zip(_INPUT_NAMES, inputs)}, _view("out", out, True)))
         return out
 
     def vjp(self, d_rows: np.ndarray, queries: np.ndarray, keys: np.ndarray, values: np.ndarray, *,
@@ -745,11 +757,12 @@ class Attention:
                                              byref(size)))
         return size.value
 
-    def run_kept(self, call: str, key: list[Any], addresses: Sequence[int], state: State | None,
+    def run_kept(self, call: str, key: list[Any], addresses: Iterable[int], state: State | None,
                  views: Callable[[], tuple[dict[str, Tensor | None], Tensor]]) -> None:
         """`sympow_attend` or `sympow_decode` on a CPU. `views()` gives inputs and rows; it is called again only where
         `key` is another than in the last call with this state, or of this thread without one: equal keys are for arrays
-        that differ in nothing but `addresses`, those of the inputs that are given and of the rows."""
+        that differ in nothing but `addresses`, those of the inputs that are given and of the rows. Addresses are asked
+        for after `views()`, which may refuse the arrays."""
         if state is None:
             kept = getattr(_own, "kept", None)
             if kept is None or kept.of != (call, self, key):
@@ -1007,8 +1020,10 @@ _LAYOUTS = ("bthd", "bhtd")
 def _check_layout(layout: str, queries: Any) -> None:
     """Refuses another layout, and warns of heads in the place of tokens."""
     _choice("layout", layout, _LAYOUTS)
-    shape = tuple(getattr(queries, "shape", ()))
-    tokens, heads = (shape[1:3] if layout == "bthd" else shape[2:0:-1]) if len(shape) == 4 else (0, 0)
+    shape = getattr(queries, "shape", ())
+    if len(shape) != 4:
+        return
+    tokens, heads = (shape[1], shape[2]) if layout == "bthd" else (shape[2], shape[1])
     if 1 < tokens < heads and heads > 128:
         warnings.warn(f"queries are {list(shape)}, taken for {tokens} tokens of {heads} heads: the layout is {layout!r}",
                       stacklevel=3)

@@ -38,6 +38,8 @@ def on_gpu():
         yield
         return
     with mock.patch.object(sympow.torch, "_place_of", lambda x: (2, 0)), \
+            mock.patch.object(sympow.torch, "_is_on_gpu", lambda x: True), \
+            mock.patch.object(sympow.torch, "_PLAIN", set()), \
             mock.patch.object(sympow.torch, "_stream_at", lambda x: None), \
             mock.patch.object(sympow, "StateOnDevice", StateOnHost):
         yield

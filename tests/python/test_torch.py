@@ -307,6 +307,31 @@ class Operators(unittest.TestCase):
         self.assertTrue(torch.equal(rows, wanted))
         self.assertGreater(layer.theta.grad.abs().max().item(), 0)
 
+    def test_programs_have_the_operator(self):
+        q, k, v = (x.detach() for x in Batch().tensors()[:3])
+
+        class Layer(torch.nn.Module):
+            def forward(self, q, k, v):
+                return attention(q, k, v)
+
+        graphs = []
+
+        def keep(graph, inputs):
+            graphs.append(graph)
+            return graph.forward
+
+        with torch.no_grad():
+            torch.compile(Layer(), backend=keep, fullgraph=True)(q, k, v)
+            for strict in (False, True):
+                graphs.append(torch.export.export(Layer(), (q, k, v), strict=strict).graph_module)
+            for given in (dict(tracing_mode="real"), dict(tracing_mode="fake"), dict(tracing_mode="symbolic"),
+                          dict(pre_dispatch=True)):
+                graphs.append(torch.fx.experimental.proxy_tensor.make_fx(Layer(), **given)(q, k, v))
+            traced = torch.jit.trace(Layer(), (q, k, v))
+        for graph in graphs:
+            self.assertIn("sympow.attend", str(graph.graph))
+        self.assertIn("sympow::attend", str(traced.graph))
+
     def test_export(self):
         model, tokens = two_layers.Model(), torch.randint(two_layers.TOKENS, (2, 12))
         exported = torch.export.export(model, (tokens,)).module()
@@ -325,6 +350,149 @@ class Operators(unittest.TestCase):
         self.assertLess((torch.cat(pieces, 1) - wanted).abs().max(), 2e-5 * wanted.abs().max())
         found = two_layers.continuation(model, tokens, 3)
         self.assertTrue(torch.equal(found[:, 0], wanted[:, -1].argmax(1)))
+
+
+class WithoutOperators(unittest.TestCase):
+    """A call of plain tensors that nobody watches goes to the library without PyTorch's dispatcher, with the rows and errors
+    of the operator; any other goes through it."""
+
+    def setUp(self):
+        attend = torch.ops.sympow.attend
+
+        def counted(*arguments):
+            self.count += 1
+            return attend(*arguments)
+
+        counted.default = attend.default  # which PyTorch looks up here
+        patch = mock.patch.object(torch.ops.sympow, "attend", counted)
+        patch.start()
+        self.addCleanup(patch.stop)
+        self.q, self.k, self.v = (x.detach() for x in Batch(torch.float32).tensors()[:3])
+
+    def uses_operator(self, *tensors, call=attention):
+        self.count = 0
+        call(*tensors)
+        return self.count > 0
+
+    def outcome(self, *arguments, **given):
+        """Results or the error of a call, and whether it went without the operator."""
+        self.count = 0
+        try:
+            found = attention(*arguments, **given)
+            results = [found] if isinstance(found, torch.Tensor) else [found[0], *found[1]]
+            said = [(x.dtype, x.shape, x.stride(), x.requires_grad, x.detach().numpy().tobytes()) for x in results]
+        except (sympow.SympowError, TypeError, RuntimeError) as error:
+            said = type(error), str(error)
+        return said, self.count == 0
+
+    def compare(self, *arguments, **given):
+        """With and without the operator."""
+        found, is_direct = self.outcome(*arguments, **given)
+        with mock.patch.object(sympow.torch, "_PLAIN", set()):
+            wanted, is_direct_there = self.outcome(*arguments, **given)
+        self.assertEqual(found, wanted)
+        self.assertFalse(is_direct_there and isinstance(wanted, list))
+        return is_direct
+
+    def test_rows_and_states(self):
+        for dtype, form in itertools.product((torch.float32, torch.float64), ("automatic", "recurrent", "chunked")):
+            batch = Batch(dtype)
+            q, k, v, log_gates, theta, beta = (x.detach() for x in batch.tensors())
+            turning = dict(log_gates=log_gates, theta=torch.nn.Parameter(theta), beta=beta, form=form)
+            gates, w = -torch.rand_like(k), torch.rand_like(k)
+            given = [turning, dict(lengths=torch.tensor([9, 4])), dict(turning, return_state=True),
+                     dict(turning, state=State(*(x.detach() for x in batch.state)), return_state=True),
+                     dict(channel_gates=gates), dict(householder=w, strengths=w[..., 0].contiguous(), power=1)]
+            with torch.no_grad():
+                for options in given:
+                    with self.subTest(dtype=dtype, **options):
+                        self.assertTrue(self.compare(q, k, v, **options))
+                turned = [x.transpose(1, 2) for x in (q, k, v)]
+                self.assertTrue(self.compare(*turned, log_gates=log_gates.transpose(1, 2), layout="bhtd", form=form))
+                self.assertTrue(self.compare(q[:1], k[:1], v[:1], cu_seqlens=torch.tensor([0, 4, 9]), form=form))
+                self.assertTrue(self.compare(q, k, v, form=form))
+                by_heads = [x.transpose(1, 2).contiguous().transpose(1, 2) for x in (q, k, v)]
+                self.assertTrue(self.compare(*by_heads, form=form))
+                self.assertTrue(self.compare(q, *(x[:, :, :1].expand(x.shape) for x in (k, v)), form=form))
+                self.assertTrue(self.compare(q[:0], k[:0], v[:0], form=form))
+
+    def test_errors(self):
+        q, k, v = self.q, self.k, self.v
+        for arguments in ((q.half(), k, v), (q.bfloat16(), k.bfloat16(), v.bfloat16()), (q, k, v.half()), (q.long(), k, v),
+                          (q, k[..., :3], v), (q[0], k, v), (q, k, v[0]), (q, k, v.transpose(2, 3).contiguous().transpose(2, 3)),
+                          (q + 0j, k, v), (q.to_sparse(), k, v), (q, k.to_sparse(), v), (q, None, v), (q, [1], v)):
+            self.compare(q, k, v)  # whose structs are kept
+            self.compare(*arguments)
+        for options in (dict(power=9), dict(power=2.0), dict(scale="1"), dict(chunk=[8]), dict(form="chunk"),
+                        dict(return_state=True, form="attention"), dict(return_state=True, scores="exponential"),
+                        dict(log_gates=torch.ones(2, 9, 2)), dict(theta=torch.ones(2), pairing=None)):
+            self.compare(q, k, v, **options)
+            self.compare(q, k, v)  # and goes on
+
+    def test_gradients_that_are_recorded(self):
+        q, k, v = self.q, self.k, self.v
+        wants = v.clone().requires_grad_()
+        self.assertFalse(self.uses_operator(q, k, v))
+        self.assertTrue(self.uses_operator(q, k, wants))
+        for off in (torch.no_grad(), torch.inference_mode()):
+            with off:
+                self.assertFalse(self.uses_operator(q, k, wants))
+                made = q * 1
+                self.assertFalse(self.uses_operator(made, k, v))
+                self.assertEqual(attention(made, k, v).is_inference(), torch.is_inference_mode_enabled())
+
+    def test_modes_and_transformations(self):
+        q, k, v = self.q, self.k, self.v
+
+        class Passes(torch.utils._python_dispatch.TorchDispatchMode):
+            def __torch_dispatch__(self, function, types, arguments=(), given=None):
+                return function(*arguments, **(given or {}))
+
+        class Overrides(torch.overrides.TorchFunctionMode):
+            def __torch_function__(self, function, types, arguments=(), given=None):
+                return function(*arguments, **(given or {}))
+
+        for mode in (Passes(), Overrides(), torch.autocast("cpu", dtype=torch.bfloat16),
+                     torch._subclasses.FakeTensorMode(allow_non_fake_inputs=True)):
+            with mode, torch.no_grad():
+                self.assertTrue(self.uses_operator(q, k, v), mode)
+            self.assertFalse(self.uses_operator(q, k, v))
+        with torch.no_grad():
+            many = torch.stack([q, 2 * q])
+            self.assertTrue(self.uses_operator(many, call=torch.vmap(lambda x: attention(x, k, v))))
+            self.assertTrue(self.uses_operator(many, call=torch.vmap(lambda x: x + attention(q, k, v).sum())))
+            self.assertTrue(self.uses_operator(q, k, v, call=torch.func.functionalize(attention)))
+
+    def test_tensors_that_are_not_plain(self):
+        q, k, v = self.q, self.k, self.v
+
+        class Named(torch.Tensor):
+            pass
+
+        class Wrapped(torch.Tensor):
+            @staticmethod
+            def __new__(cls, x):
+                made = torch.Tensor._make_wrapper_subclass(cls, x.shape, dtype=x.dtype)
+                made.inside = x
+                return made
+
+            @classmethod
+            def __torch_dispatch__(cls, function, types, arguments=(), given=None):
+                return function(*(x.inside if isinstance(x, cls) else x for x in arguments), **(given or {}))
+
+        escaped = []
+        torch.func.grad(lambda x: (escaped.append(x), x.sum())[1])(q)
+        with torch.no_grad():
+            wanted = attention(q, k, v)
+            for x in (q.as_subclass(Named), Wrapped(q), torch._neg_view(-q), escaped[0], torch._to_functional_tensor(q)):
+                self.assertTrue(self.uses_operator(x, k, v), type(x))
+                self.assertFalse(self.uses_operator(q, k, v))
+                if not torch._is_functional_tensor(x):
+                    self.assertTrue(torch.equal(attention(x, k, v), wanted))
+            self.assertIsNone(sympow.torch._key_of([torch._efficientzerotensor(q.shape)]))
+            fake = torch._subclasses.FakeTensorMode().from_tensor(q)
+            self.assertTrue(self.uses_operator(fake, fake, fake))
+            self.assertTrue(self.uses_operator(*(x.to("meta") for x in (q, k, v))))
 
 
 class Decoding(unittest.TestCase):
@@ -404,6 +572,7 @@ class Decoding(unittest.TestCase):
                        theta=batch.theta)
             refuse(TypeError, "keys is a ndarray, must be a tensor", tokens[0], tokens[1].numpy(), tokens[2], state)
             refuse(TypeError, "queries is a NoneType, must be a tensor", None, *tokens[1:], state)
+            refuse(TypeError, "values is a NoneType, must be a tensor", *tokens[:2], None, state)
             refuse(TypeError, "state is a State, must be a sympow.State", *tokens, batch.state)
             refuse(sympow.InvalidArgument, "queries is of torch.float16", tokens[0].half(), *tokens[1:], state)
             refuse(sympow.InvalidArgument, "keys is of float32, must be of float64", tokens[0], tokens[1].float(),
@@ -469,6 +638,7 @@ class Mistakes(unittest.TestCase):
         self.refuse(sympow.NotFinite, "sums: entry", q, k, v, state=State(S / 0, Z))
         self.refuse(TypeError, "keys is a list, must be a tensor", q, [1], v)
         self.refuse(TypeError, "queries is a NoneType, must be a tensor", None, k, v)
+        self.refuse(TypeError, "keys is a NoneType, must be a tensor", q, None, v)
         self.refuse(TypeError, "queries is a ndarray, must be a tensor", array(q), k, v)
         self.refuse(TypeError, "log_gates is a float, must be a tensor", q, k, v, log_gates=-0.1)
         self.refuse(TypeError, "normaliser is a float, must be a tensor", q, k, v, state=State(S, 1.0))

@@ -27,7 +27,8 @@ from __future__ import annotations
 
 import functools
 import math
-from typing import Any, Callable, Iterable, NamedTuple
+import operator
+from typing import Any, Callable, Iterable, NamedTuple, Sequence
 
 import sympow
 import torch
@@ -48,6 +49,7 @@ _TENSOR_NAMES = [x.split()[1] for x in _INPUTS.split(", ")]
 _TENSORS, _LENGTHS, _ANGLES = len(_TENSOR_NAMES), _TENSOR_NAMES.index("lengths"), _TENSOR_NAMES.index("angles")
 _INPUT_NAMES = _TENSOR_NAMES[:-3]  # all but the state's
 _IN_STATE = slice(len(_INPUT_NAMES), _TENSORS)
+_OF_TOKENS = [n for n, name in enumerate(_INPUT_NAMES) if name not in ("theta", "lengths")]
 
 # ---- tensors as the library sees them ----
 
@@ -62,7 +64,7 @@ def _place_of(x: Tensor) -> tuple[int, int] | None:
 
 
 def _is_on_gpu(x: Tensor) -> bool:
-    return _place_of(x) not in (None, (1, 0))
+    return x.is_cuda
 
 
 def _stream_at(x: Tensor) -> int:
@@ -88,19 +90,50 @@ def _view(name: str, x: Tensor | None) -> sympow.Tensor | None:
     return view
 
 
-def _key_of(tensors: tuple[Tensor | None, ...]) -> tuple[list[Any], list[int]]:
-    """What a call on a CPU depends on, and where its tensors are, for `run_kept`."""
+def _bits(*keys: str) -> int:
+    """A set of keys of PyTorch's dispatcher."""
+    sets = (torch._C.DispatchKeySet(getattr(torch._C.DispatchKey, key)) for key in keys)
+    return functools.reduce(operator.or_, sets).raw_repr()
+
+
+_keys_of, _keys_of_thread = torch._C._dispatch_keys, torch._C._dispatch_tls_local_include_set
+_IDLE = 0  # the keys of a thread in no mode or transformation
+_PLAIN: set[int] = set()  # those of dense tensors on a CPU, made in inference_mode and not; none: PyTorch does not say
+if hasattr(torch._C.DispatchKeySet, "raw_repr"):
+    _IDLE = _bits("BackendSelect", "ADInplaceOrView")
+    _PLAIN = {_bits("CPU", "AutocastCPU"), _bits("CPU", "AutocastCPU", "AutogradCPU", "ADInplaceOrView")}
+
+
+def _key_of(tensors: Sequence[Tensor | None]) -> list[Any] | None:
+    """What a call on plain tensors on a CPU depends on besides their addresses, for `run_kept`; None: one is elsewhere, of
+    another layout, a view with another sign, or stands for others."""
+    if not _PLAIN:
+        return None
     key: list[Any] = []
-    addresses = []
     for x in tensors:
         if x is None:
             key.append(None)
-        elif x.layout is torch.strided:
-            key += x.shape, x.stride(), x.dtype, x.is_cpu, x.is_neg()
-            addresses.append(x.data_ptr())
+        elif _keys_of(x).raw_repr() in _PLAIN:
+            key += x.shape, x.stride(), x.dtype
         else:
-            return [x.layout], []  # which is refused
-    return key, addresses
+            return None
+    return key
+
+
+def _recorded(tensors: Sequence[Tensor | None]) -> str | None:
+    """The name of a tensor that requires a gradient where they are recorded."""
+    if torch.is_grad_enabled():
+        for name, x in zip(_TENSOR_NAMES, tensors):
+            if x is not None and x.requires_grad:
+                return name
+    return None
+
+
+def _is_watched(tensors: Sequence[Tensor | None]) -> bool:
+    """Whether an operator does more with plain tensors than its kernel: it traces, maps, casts, records gradients, or is
+    overridden."""
+    return (not _PLAIN or _keys_of_thread().raw_repr() | _IDLE != _IDLE or torch.is_autocast_enabled("cpu")
+            or torch.overrides.has_torch_function(tensors) or _recorded(tensors) is not None)
 
 
 def _views(tensors: tuple[Tensor | None, ...]) -> dict[str, sympow.Tensor | None]:
@@ -126,9 +159,17 @@ def _state_views(sums: Tensor | None, normaliser: Tensor | None, angles: Tensor 
     return [_view(name, x) for name, x in zip(State._fields, (sums, normaliser, angles))]
 
 
-@functools.lru_cache(maxsize=64)
-def _attention(threads: int, *options: Any) -> sympow.Attention:
+@functools.lru_cache(maxsize=64, typed=True)  # 2 and 2.0 are not the same power
+def _cached_attention(threads: int, *options: Any) -> sympow.Attention:
     return sympow.Attention(threads=threads, **dict(zip(_OPTION_NAMES, options)))
+
+
+def _attention(options: tuple[Any, ...]) -> sympow.Attention:
+    """That of these options, for the threads of PyTorch. Raises what `sympow.Attention` does."""
+    try:
+        return _cached_attention(torch.get_num_threads(), *options)
+    except TypeError:  # such as a list in the place of a number
+        return sympow.Attention(**dict(zip(_OPTION_NAMES, options)))
 
 
 # ---- sizes ----
@@ -138,7 +179,8 @@ _STATE_TYPES = {torch.float32: "float32", torch.float64: "float64"}
 
 def _rows_shape(queries: Tensor, values: Tensor) -> tuple[int, ...]:
     """Of rows; inputs of which there are none will be refused."""
-    return queries.shape[:3] + values.shape[3:] if queries.dim() == values.dim() == 4 else (0, 0, 0, 0)
+    q, v = queries.shape, values.shape
+    return (q[0], q[1], q[2], v[3]) if len(q) == len(v) == 4 else (0, 0, 0, 0)
 
 
 def _shapes_of(tensors: Iterable[Tensor | None]) -> dict[str, torch.Size]:
@@ -146,9 +188,9 @@ def _shapes_of(tensors: Iterable[Tensor | None]) -> dict[str, torch.Size]:
     return {name: x.shape for name, x in zip(_TENSOR_NAMES, tensors) if x is not None}
 
 
-def _state_shapes(tensors: tuple[Tensor | None, ...], options: tuple[Any, ...]) -> list[tuple[int, ...]]:
-    """Of sums, normaliser and angles."""
-    queries, values, given = tensors[0], tensors[2], dict(zip(_OPTION_NAMES, options))
+def _state_shapes(tensors: Sequence[Tensor | None], given: dict[str, Any]) -> list[tuple[int, ...]]:
+    """Of sums, normaliser and angles, under the options that are given."""
+    queries, values = tensors[0], tensors[2]
     d, D = queries.shape[3], 1
     for i in range(given["power"]):
         D = D * (d + i)
@@ -168,9 +210,10 @@ def _new_state(queries: Tensor, shapes: list[tuple[int, ...]]) -> list[Tensor]:
 def _state_of(attention: sympow.Attention, tensors: tuple[Tensor | None, ...],
               keeps_state: bool) -> sympow.State | None:
     """A state for a call, where it has one."""
-    (queries, keys, values), given = tensors[:3], tensors[_IN_STATE]
-    if not (keeps_state or any(x is not None for x in given)):
+    sums, normaliser, angles = given = tensors[_IN_STATE]
+    if not keeps_state and sums is None and normaliser is None and angles is None:
         return None
+    queries, keys, values = tensors[:3]
     on_gpu = _is_on_gpu(queries)
     if not queries.dim() == keys.dim() == values.dim() == 4 or not (on_gpu or queries.dtype in _STATE_TYPES):
         return None  # the call will be refused
@@ -189,26 +232,40 @@ def _state_of(attention: sympow.Attention, tensors: tuple[Tensor | None, ...],
 # ---- the operators ----
 
 
+def _run(call: str, attention: sympow.Attention, tensors: Sequence[Tensor | None], key: list[Any] | None,
+         state: sympow.State | None) -> Tensor:
+    """Rows of `sympow_attend` or `sympow_decode`; `key` is the `_key_of` these tensors."""
+    inputs, rows = tensors[:len(_INPUT_NAMES)], _new_rows(tensors)
+    if key is None:
+        views = _views(inputs)
+        kind = "decode" if call == "sympow_decode" else "attend" if state is None else "prefill"
+        attention.attend_tensors(views, _view("rows", rows), state, call=call,
+                                 **_on_stream(attention, inputs[0], views, kind))
+    else:
+        addresses = [x.data_ptr() for x in (*inputs, rows) if x is not None]
+        attention.run_kept(call, key, addresses, state, lambda: (_views(inputs), _view("rows", rows)))
+    return rows
+
+
+def _rows_and_state(attention: sympow.Attention, tensors: Sequence[Tensor | None], key: list[Any] | None,
+                    keeps_state: bool) -> tuple[Tensor, list[Tensor]]:
+    """Rows, and what is in the state after the last token if it is to be kept."""
+    state = _state_of(attention, tensors, keeps_state)
+    rows = _run("sympow_attend", attention, tensors, key, state)
+    if not keeps_state:
+        return rows, []
+    after = _new_state(tensors[0], _state_shapes(tensors, attention._given))
+    state.read_tensors(_state_views(*after))
+    return rows, after
+
+
 @library.custom_op("sympow::attend", mutates_args=(),
                          schema=f"({_INPUTS}, bool keeps_state, {_OPTIONS}) -> (Tensor, Tensor, Tensor, Tensor)")
 def _attend(*arguments: Any) -> tuple[Tensor, ...]:
     """Rows, and what is in the state after the last token, empty unless it is to be kept."""
     tensors, keeps_state, options = arguments[:_TENSORS], arguments[_TENSORS], arguments[_TENSORS + 1:]
-    queries, rows = tensors[0], _new_rows(tensors)
-    attention = _attention(torch.get_num_threads(), *options)
-    state = _state_of(attention, tensors, keeps_state)
-    if _is_on_gpu(queries):
-        inputs = _views(tensors)
-        attention.attend_tensors(inputs, _view("rows", rows), state,
-                                 **_on_stream(attention, queries, inputs, "attend" if state is None else "prefill"))
-    else:
-        attention.run_kept("sympow_attend", *_key_of((*tensors[:len(_INPUT_NAMES)], rows)), state,
-                           lambda: (_views(tensors), _view("rows", rows)))
-    if not keeps_state:
-        return rows, *(queries.new_empty(0) for _ in State._fields)
-    after = _new_state(queries, _state_shapes(tensors, options))
-    state.read_tensors(_state_views(*after))
-    return rows, *after
+    rows, after = _rows_and_state(_attention(options), tensors, _key_of(tensors), keeps_state)
+    return rows, *(after or (rows.new_empty(0) for _ in State._fields))
 
 
 @_attend.register_fake
@@ -217,14 +274,14 @@ def _(*arguments: Any) -> tuple[Tensor, ...]:
     queries, rows = tensors[0], _new_rows(tensors)
     if not arguments[_TENSORS]:
         return rows, *(queries.new_empty(0) for _ in State._fields)
-    return rows, *_new_state(queries, _state_shapes(tensors, arguments[_TENSORS + 1:]))
+    return rows, *_new_state(queries, _state_shapes(tensors, dict(zip(_OPTION_NAMES, arguments[_TENSORS + 1:]))))
 
 
 @library.custom_op("sympow::diagnose", mutates_args=(), schema=f"({_INPUTS}, {_OPTIONS}) -> Tensor")
 def _diagnose(*arguments: Any) -> Tensor:
     """What is known of rows, three numbers each."""
     tensors, options = arguments[:_TENSORS], arguments[_TENSORS:]
-    attention, found = _attention(torch.get_num_threads(), *options), _new_diagnostics(tensors)
+    attention, found = _attention(options), _new_diagnostics(tensors)
     attention.diagnose_tensors(_views(tensors), _view("diagnostics", found), _state_of(attention, tensors, False))
     return found
 
@@ -247,7 +304,7 @@ def _attend_vjp(d_rows: Tensor, d_sums: Tensor | None, d_normaliser: Tensor | No
     """The gradients in the tensors of a call but its lengths; empty where there is no such tensor."""
     tensors, options = arguments[:_TENSORS], arguments[_TENSORS:]
     queries, results = tensors[0], _new_gradients(tensors)
-    attention, inputs = _attention(torch.get_num_threads(), *options), _views(tensors)
+    attention, inputs = _attention(options), _views(tensors)
     state = _state_of(attention, tensors, d_sums is not None)
     d_state, before = None if d_sums is None else (d_sums, d_normaliser, d_angles), results[-3:]
     if state is not None and _is_on_gpu(queries):
@@ -287,8 +344,7 @@ def _(d_rows: Tensor, d_sums: Tensor | None, d_normaliser: Tensor | None, d_angl
 
 
 def _new_rows(tensors: tuple[Tensor | None, ...]) -> Tensor:
-    queries, _, values, *_ = tensors
-    return _memory(queries, _rows_shape(queries, values), tensors)
+    return _memory(tensors[0], _rows_shape(tensors[0], tensors[2]), tensors)
 
 
 def _new_gradients(tensors: tuple[Tensor | None, ...]) -> tuple[Tensor, ...]:
@@ -300,7 +356,7 @@ def _new_gradients(tensors: tuple[Tensor | None, ...]) -> tuple[Tensor, ...]:
 def _memory(like: Tensor, shape: tuple[int, ...], tensors: tuple[Tensor | None, ...]) -> Tensor:
     """For what a call writes: a GPU leaves out padding, whose rows and gradients are 0."""
     pads = tensors[_LENGTHS] is not None and _is_on_gpu(tensors[0])
-    return like.new_zeros(shape) if pads else like.new_empty(shape)
+    return like.new_zeros(*shape) if pads else like.new_empty(*shape)
 
 
 def _setup_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
@@ -365,13 +421,13 @@ _attend.register_autocast("cpu", torch.float32)
 # ---- what users call ----
 
 
-def _check_tensors(tensors: dict[str, Tensor | None]) -> None:
+def _check_tensors(tensors: Sequence[Tensor | None]) -> None:
     """Raises `TypeError` for what is no tensor, and `NotBuilt` for tangents, which no operator would carry on."""
-    for name, x in tensors.items():
-        if not isinstance(x, Tensor) and (x is not None or name == "queries"):
-            raise TypeError(f"{name} is a {type(x).__name__}, must be a tensor")
+    for n, x in enumerate(tensors):
+        if (x is not None or n < 3) and not isinstance(x, Tensor):  # queries, keys and values must be there
+            raise TypeError(f"{_TENSOR_NAMES[n]} is a {type(x).__name__}, must be a tensor")
     if forward_ad._current_level >= 0:
-        for name, x in tensors.items():
+        for name, x in zip(_TENSOR_NAMES, tensors):
             if x is not None and forward_ad.unpack_dual(x).tangent is not None:
                 raise sympow.NotBuilt(f"{name} has a tangent, and there are no derivatives in forward mode")
 
@@ -448,9 +504,13 @@ def attention(queries: Tensor, keys: Tensor, values: Tensor, *, log_gates: Tenso
         raise sympow.InvalidArgument("scale requires a gradient, and would have none: multiply the queries by it")
     options = (scores, power, normalisation, form, mask, pairing, check_finite, offset, chunk, checkpoint, tail, scale,
                rotary_dim, features, seed, window)
-    if not torch.compiler.is_compiling():  # the operator would refuse other types in PyTorch's words, and take True for 1
-        sympow._attention_of(dict(zip(_OPTION_NAMES, options)))
-    rows, *after = torch.ops.sympow.attend(*tensors, return_state, *options)
+    # Under a compiler the operator refuses other types, in PyTorch's words, and takes True for 1.
+    attention_of = None if torch.compiler.is_compiling() else _attention(options)
+    key = None if attention_of is None or _is_watched(tensors) else _key_of(tensors)
+    if key is None:
+        rows, *after = torch.ops.sympow.attend(*tensors, return_state, *options)
+    else:  # the same without PyTorch's dispatcher, which takes longer than a token
+        rows, after = _rows_and_state(attention_of, tensors, key, return_state)
     rows = _as_given(rows, layout, sizes)
     return (rows, State(*after)) if return_state else rows
 
@@ -484,22 +544,23 @@ def _tensors_of(inputs: tuple[Tensor | None, ...], state: State | None, layout: 
     """What an operator takes of a user's tensors, and the sizes of sequences that lie one after the other."""
     if state is not None and not isinstance(state, (tuple, list)):
         raise TypeError(f"state is a {type(state).__name__}, must be a sympow.torch.State")
-    before, sizes = State(None, None) if state is None else State(*state), None
-    _check_tensors(dict(zip(_TENSOR_NAMES, (*inputs, *before))))
-    sympow._check_layout(layout, inputs[0])
-    queries, keys, values, log_gates, theta, beta, lengths, *others = inputs
-    of_tokens = queries, keys, values, log_gates, beta, *others
+    before = (None,) * 3 if state is None else State(*state)
+    tensors, sizes = [*inputs, *before], None
+    _check_tensors(tensors)
+    queries = tensors[0]
+    sympow._check_layout(layout, queries)
     if layout == "bhtd":
-        of_tokens = tuple(None if x is None else x.transpose(1, 2) for x in of_tokens)
+        for n in _OF_TOKENS:
+            tensors[n] = None if tensors[n] is None else tensors[n].transpose(1, 2)
     if cu_seqlens is not None:
-        sizes = _sizes_of(cu_seqlens, of_tokens[0], lengths)
-        of_tokens = tuple(_apart(x, sizes) for x in of_tokens)
-        lengths = torch.tensor(sizes, device=queries.device)
-    queries, keys, values, log_gates, beta, *others = of_tokens
+        sizes = _sizes_of(cu_seqlens, tensors[0], tensors[_LENGTHS])
+        for n in _OF_TOKENS:
+            tensors[n] = _apart(tensors[n], sizes)
+        tensors[_LENGTHS] = torch.tensor(sizes, device=queries.device)
     if _is_on_gpu(queries):
-        log_gates, theta, beta, lengths = _parameters_on_gpu(log_gates, theta, beta, lengths)
-        before = _state_on_gpu(before)
-    return [queries, keys, values, log_gates, theta, beta, lengths, *others, *before], sizes
+        tensors[3:_LENGTHS + 1] = _parameters_on_gpu(*tensors[3:_LENGTHS + 1])
+        tensors[_IN_STATE] = _state_on_gpu(State(*before))
+    return tensors, sizes
 
 
 def _as_given(rows: Tensor, layout: str, sizes: list[int] | None) -> Tensor:
@@ -562,7 +623,7 @@ def state_of(state: State | None, queries: Tensor, keys: Tensor, values: Tensor,
         raise TypeError(f"state is a {type(state).__name__}, must be a sympow.torch.State")
     before = State(None, None) if state is None else State(*state)
     tensors = queries, keys, values, log_gates, None, beta, None, channel_gates, householder, None, *before
-    _check_tensors(dict(zip(_TENSOR_NAMES, tensors)))
+    _check_tensors(tensors)
     if _is_on_gpu(queries):
         before = _state_on_gpu(before)
     attention = sympow.Attention(threads=torch.get_num_threads(), **options)
@@ -589,24 +650,16 @@ def decode(queries: Tensor, keys: Tensor, values: Tensor, state: sympow.State, *
     Raises what `attention` does, and `InvalidArgument` for a tensor that requires a gradient where they are recorded.
     """
     given = queries, keys, values, log_gates, theta, beta, None, channel_gates, householder, strengths
-    records = torch.is_grad_enabled()
-    for n, x in enumerate(given):
-        if x is None and n > 0:
-            continue
-        if not isinstance(x, Tensor):
-            raise TypeError(f"{_INPUT_NAMES[n]} is a {type(x).__name__}, must be a tensor")
-        if records and x.requires_grad:
-            raise sympow.InvalidArgument(f"{_INPUT_NAMES[n]} requires a gradient, and decode gives none: call it in "
-                                         "torch.no_grad(), or call attention")
+    _check_tensors(given)
+    if recorded := _recorded(given):
+        raise sympow.InvalidArgument(f"{recorded} requires a gradient, and decode gives none: call it in torch.no_grad(), "
+                                     "or call attention")
     if isinstance(state, sympow.StateOnDevice):
         return _decode_on_device(given, state, slots, faults)
     if slots is not None or faults is not None:
         raise sympow.NotBuilt("slots and faults are of states on a GPU; on a CPU there are State.take and State.assign")
     sympow._check_state("state", state)
-    rows = queries.new_empty(_rows_shape(queries, values))
-    state.attention.run_kept("sympow_decode", *_key_of((*given, rows)), state,
-                             lambda: (_views(given), _view("rows", rows)))
-    return rows
+    return _run("sympow_decode", state.attention, given, _key_of(given), state)
 
 
 def drop(state: sympow.StateOnDevice, tokens: Tensor, *, slots: Tensor | None = None,
