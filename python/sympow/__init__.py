@@ -10,7 +10,8 @@
     row = attention.decode(query, key, value, state)                                          # a token
 
 Arrays are [B, T, H, D], float32 or float64, all of a call alike. They are read and written where they are: transposed,
-sliced and broadcast views need no copy, but the entries of a token must be contiguous, and strides not negative.
+sliced and broadcast views need no copy, but the entries of a token must be contiguous, and strides not negative. Inputs
+may be arrays of other packages on a CPU, by DLPack.
 
 The package calls the library libsympow_c.so by ctypes. It has one for each level of x86-64 and takes the best that the
 processor supports. The environment variable SYMPOW_PROCESSOR names another level, such as x86-64-v2; SYMPOW_C_LIBRARY
@@ -27,11 +28,13 @@ import contextlib
 import ctypes
 import functools
 import inspect
+import itertools
 import math
 import operator
 import os
 import re
 import sys
+import tempfile
 import threading
 import warnings
 import weakref
@@ -43,8 +46,8 @@ from typing import Any, Callable, Iterable, Iterator, Mapping, NamedTuple, Seque
 import numpy as np
 
 __version__ = "0.2.0"
-__all__ = ["Attention", "Diagnostics", "Gradients", "State", "Sums", "attention", "diagnose", "rope_frequencies",
-           "show_config", "use", "version", "vjp", "yarn_scale",
+__all__ = ["Attention", "Diagnostics", "Gradients", "State", "Sums", "attention", "cuda_widths", "diagnose", "has_cuda",
+           "rope_frequencies", "rotation_planes", "show_config", "use", "version", "vjp", "yarn_scale",
            "SympowError", "InvalidArgument", "ShapeMismatch", "NotFinite", "TooLarge", "InterruptedState", "BadFile",
            "OutOfMemory", "NotBuilt", "DeviceError", "InternalError", "LibraryNotFound"]
 
@@ -316,6 +319,30 @@ def version() -> tuple[int, int, int]:
     return number // 10000, number // 100 % 100, number % 100
 
 
+def has_cuda() -> bool:
+    """Whether the library takes arrays on a GPU: it was built with CUDA."""
+    on_gpu, workspace = Tensor.of(0, 1, 8, [0], [1], (2, 0)), c_void_p()
+    not_built = next(status for status, error in _ERRORS.items() if error is NotBuilt)
+    is_built = _lib().sympow_workspace_create(byref(on_gpu), byref(workspace)) != not_built
+    if workspace:
+        _lib().sympow_workspace_destroy(workspace)
+    return is_built
+
+
+def cuda_widths(dtype: str = "bfloat16") -> dict[int, list[int]]:
+    """The numbers d of a query for which the library has kernels, by power, for arrays of this type on a GPU; {} without
+    CUDA. Raises `InvalidArgument` for another type than bfloat16, float16 and float32."""
+    names = {_TYPE_NAMES[of]: of for of in ((4, 16), (2, 16), (2, 32))}
+    _choice("dtype", dtype, tuple(names))
+    widths: dict[int, list[int]] = {}
+    for power, d in itertools.product(range(1, 9), (16, 32, 64, 128)) if has_cuda() else ():
+        x = Tensor.of(256, *names[dtype], (1, 1, 1, d), None, (2, 0))  # an address that is aligned
+        with contextlib.suppress(NotBuilt):
+            _cached_attention(power=power).workspace_bytes(dict(queries=x, keys=x, values=x))
+            widths.setdefault(power, []).append(d)
+    return widths
+
+
 def show_config(mode: str = "stdout") -> dict[str, Any] | None:
     """What is in use: "stdout" prints it, "dicts" returns it.
 
@@ -327,15 +354,10 @@ def show_config(mode: str = "stdout") -> dict[str, Any] | None:
     cuda         whether it takes arrays on a GPU
     """
     _choice("mode", mode, ("stdout", "dicts"))
-    library, on_gpu = _lib(), Tensor.of(0, 1, 8, [0], [1], (2, 0))
-    workspace = c_void_p()
-    not_built = next(status for status, error in _ERRORS.items() if error is NotBuilt)
+    library = _lib()
     config = dict(version=".".join(map(str, version())), library=library._name, processor=_level,
                   processors=[level for level in _built_levels() if not _missing_flags(level)],
-                  openmp=hasattr(library, "omp_get_max_threads"),
-                  cuda=library.sympow_workspace_create(byref(on_gpu), byref(workspace)) != not_built)
-    if workspace:
-        library.sympow_workspace_destroy(workspace)
+                  openmp=hasattr(library, "omp_get_max_threads"), cuda=has_cuda())
     if mode == "dicts":
         return config
     for name, x in config.items():
@@ -462,12 +484,22 @@ def _type_of(name: str, x: np.dtype) -> tuple[int, int]:
     return _TYPES[x]
 
 
+def _array(name: str, x: Any) -> Any:
+    """An array of another package where it is, by DLPack; what is none as it is. Raises `InvalidArgument`."""
+    if x is None or isinstance(x, np.ndarray) or not hasattr(x, "__dlpack__"):
+        return x
+    try:
+        return np.from_dlpack(x)
+    except (BufferError, RuntimeError, TypeError, ValueError) as error:
+        raise InvalidArgument(f"{name} is a {type(x).__name__} that numpy cannot read where it is: {error}") from error
+
+
 def _view(name: str, x: np.ndarray | None, is_output: bool = False) -> Tensor | None:
     """An array where it is. Raises `TypeError`, and `InvalidArgument` for what a `Tensor` cannot say."""
     if x is None:
         return None
     if not isinstance(x, np.ndarray):
-        raise TypeError(f"{name} is a {type(x).__name__}, must be a numpy array")
+        raise TypeError(f"{name} is a {type(x).__name__}, must be a numpy array{'' if is_output else ' or have __dlpack__'}")
     if isinstance(x, np.ma.MaskedArray):
         raise InvalidArgument(f"{name} is a masked array, whose mask no call sees; must be a plain one")
     code, bits = _type_of(name, x.dtype)
@@ -692,6 +724,7 @@ class Attention:
         not changed. Costs as much as the call, which raises the same errors."""
         inputs = dict(queries=queries, keys=keys, values=values, log_gates=log_gates, theta=theta, beta=beta,
                       lengths=lengths, channel_gates=channel_gates, householder=householder, strengths=strengths)
+        inputs = {name: _array(name, x) for name, x in inputs.items()}
         views = {name: _view(name, x) for name, x in inputs.items()}
         found = np.empty((*queries.shape[:3], 3))
         self.diagnose_tensors(views, _view("diagnostics", found), state)
@@ -700,19 +733,21 @@ class Attention:
     def _run(self, call: str, inputs: tuple[np.ndarray | None, ...], state: State | None,
              out: np.ndarray | None) -> np.ndarray:
         """A call on arrays, those of `_INPUT_NAMES`."""
-        out = _rows_like(inputs[0], inputs[2]) if out is None else out
+        rows = _rows_like(inputs[0], inputs[2]) if out is None else out
         key: list[Any] = []
         arrays = []
-        for x in (*inputs, out):
+        for x in (*inputs, rows):
             if isinstance(x, np.ndarray):
                 key += type(x), x.shape, x.strides, x.dtype
                 arrays.append(x)
+            elif x is not rows and hasattr(x, "__dlpack__"):
+                return self._run(call, tuple(map(_array, _INPUT_NAMES, inputs)), state, out)
             else:
                 key.append(x is None)  # anything else has no view
-        key.append(isinstance(out, np.ndarray) and out.flags.writeable)
+        key.append(isinstance(rows, np.ndarray) and rows.flags.writeable)
         self.run_kept(call, key, map(_address_of, arrays), state, lambda: (
-            {name: _view(name, x) for name, x in zip(_INPUT_NAMES, inputs)}, _view("out", out, True)))
-        return out
+            {name: _view(name, x) for name, x in zip(_INPUT_NAMES, inputs)}, _view("out", rows, True)))
+        return rows
 
     def vjp(self, d_rows: np.ndarray, queries: np.ndarray, keys: np.ndarray, values: np.ndarray, *,
             log_gates: np.ndarray | None = None, theta: np.ndarray | None = None, beta: np.ndarray | None = None,
@@ -732,6 +767,7 @@ class Attention:
             raise TypeError(f"d_state is a {type(d_state).__name__}, must be sympow.Sums")
         inputs = dict(queries=queries, keys=keys, values=values, log_gates=log_gates, theta=theta, beta=beta,
                       lengths=lengths, channel_gates=channel_gates, householder=householder, strengths=strengths)
+        inputs = {name: _array(name, x) for name, x in inputs.items()}
         views = {name: _view(name, x) for name, x in inputs.items()}
         del inputs["lengths"]
         results = {name: None if x is None else np.empty(x.shape, x.dtype) for name, x in inputs.items()}
@@ -740,7 +776,7 @@ class Attention:
         if state is not None:
             of_state = state._new_sums(theta is not None)
         self.vjp_tensors(
-            _view("d_rows", d_rows), views,
+            _view("d_rows", _array("d_rows", d_rows)), views,
             {name: _view(name, x) for name, x in (results | {"scale": scale}).items()}, state,
             None if d_state is None else [_view(f"d_state.{name}", x) for name, x in zip(Sums._fields, d_state)],
             None if of_state is None else [_view(name, x) for name, x in zip(Sums._fields, of_state)])
@@ -836,6 +872,7 @@ class State:
         self.attention, self.dtype = attention, np.dtype(dtype)
         self.batch, self.heads, self.d, self.e = (
             _number(name, x) for name, x in dict(batch=batch, heads=heads, d=d, e=e).items())
+        self._reads_as_bf16 = False
         code, bits = _type_of("dtype", self.dtype)
         shape = _StateShape(batch=self.batch, heads=self.heads, d=self.d, e=self.e, device=1, code=code, bits=bits,
                             lanes=1)
@@ -884,7 +921,10 @@ class State:
         return self.copy()
 
     def __reduce__(self) -> Any:
-        raise TypeError("a State cannot be pickled; save() keeps it in a file, and read() gives arrays")
+        with tempfile.TemporaryDirectory() as folder:
+            self.save(path := Path(folder, "state"))
+            return _state_of_file, (self.attention, self.batch, self.heads, self.d, self.e, self.dtype,
+                                    self._reads_as_bf16, path.read_bytes())
 
     def clear(self) -> None:
         """Empties it: it begins at the first token."""
@@ -895,6 +935,7 @@ class State:
         """Whether S is read rounded to the upper half of its bits, float32 to bf16: half the bytes of a decoded token."""
         with _locked(state=self):
             _check(_lib().sympow_states_read_as_bf16(self._handle.pointer, ctypes.c_int32(bool(rounds))))
+        self._reads_as_bf16 = bool(rounds)
 
     def merge(self, right: State) -> State:
         """The state after this one's tokens and then those of `right`, which was made `after` this one.
@@ -944,6 +985,17 @@ class State:
             _check(_lib().sympow_states_load(self._handle.pointer, _path(path)))
 
 
+def _state_of_file(attention: Attention, batch: int, heads: int, d: int, e: int, dtype: np.dtype, reads_as_bf16: bool,
+                   file: bytes) -> State:
+    """A state that was pickled."""
+    state = State(attention, batch, heads, d, e, dtype)
+    with tempfile.TemporaryDirectory() as folder:
+        (path := Path(folder, "state")).write_bytes(file)
+        state.load(path)
+    state.read_as_bf16(reads_as_bf16)
+    return state
+
+
 class StateOnDevice(State):
     """A `State` in memory of a device for calls on views of arrays there, whose device and type `like` has.
 
@@ -961,6 +1013,9 @@ class StateOnDevice(State):
         self._memory = new_memory(size.value)
         shape.memory = ctypes.pointer(self._memory)
         self._handle = _Handle("states", "states_create", attention._handle.pointer, byref(shape), None)
+
+    def __reduce__(self) -> Any:
+        raise TypeError("a State on a GPU cannot be pickled; a state of tensors can")
 
     def read_tensors(self, tensors: Sequence[Tensor | None]) -> None:
         """`sympow_states_to_arrays`, of a state that has decoded nothing."""
@@ -1029,9 +1084,22 @@ def _check_layout(layout: str, queries: Any) -> None:
                       stacklevel=3)
 
 
-def _exchanged(layout: str, x: Any) -> Any:
+def _check_gates(layout: str, log_gates: Any) -> None:
+    """Warns of log gates that seem to be sums over the tokens before already, as other packages have them inside."""
+    if not isinstance(log_gates, np.ndarray) or log_gates.ndim != 3 or log_gates.size == 0:
+        return
+    one = log_gates[0, :, 0] if layout == "bthd" else log_gates[0, 0]
+    if one.size >= 16 and (one[1:] < one[:-1]).all():
+        warnings.warn("log_gates fall from every token to the next, as sums over tokens do: they are log γ of each token "
+                      "alone", stacklevel=3)
+
+
+def _exchanged(layout: str, name: str, x: Any) -> Any:
     """Axes of tokens and heads exchanged, for or after a call that has tokens first."""
-    return np.swapaxes(x, 1, 2) if layout == "bhtd" and isinstance(x, np.ndarray) and x.ndim > 2 else x
+    if layout == "bthd":
+        return x
+    x = _array(name, x)
+    return np.swapaxes(x, 1, 2) if isinstance(x, np.ndarray) and x.ndim > 2 else x
 
 
 def attention(queries: np.ndarray, keys: np.ndarray, values: np.ndarray, *, log_gates: np.ndarray | None = None,
@@ -1045,11 +1113,12 @@ def attention(queries: np.ndarray, keys: np.ndarray, values: np.ndarray, *, log_
     `layout="bhtd"` all of them are [B, H, T, d], gates [B, H, T]; rows are then a view, unless `out` is given.
     """
     _check_layout(layout, queries)
+    _check_gates(layout, log_gates)
     given = dict(queries=queries, keys=keys, values=values, log_gates=log_gates, beta=beta, channel_gates=channel_gates,
                  householder=householder, strengths=strengths, out=out)
-    rows = _attention_of(options)(**{name: _exchanged(layout, x) for name, x in given.items()}, theta=theta,
+    rows = _attention_of(options)(**{name: _exchanged(layout, name, x) for name, x in given.items()}, theta=theta,
                                   lengths=lengths, state=state)
-    return _exchanged(layout, rows) if out is None else out
+    return _exchanged(layout, "rows", rows) if out is None else out
 
 
 def diagnose(queries: np.ndarray, keys: np.ndarray, values: np.ndarray, *, log_gates: np.ndarray | None = None,
@@ -1059,11 +1128,12 @@ def diagnose(queries: np.ndarray, keys: np.ndarray, values: np.ndarray, *, log_g
              **options: Any) -> Diagnostics:
     """What is known of the rows of `attention` with the same arguments: see `Attention.diagnose`."""
     _check_layout(layout, queries)
+    _check_gates(layout, log_gates)
     given = dict(queries=queries, keys=keys, values=values, log_gates=log_gates, beta=beta, channel_gates=channel_gates,
                  householder=householder, strengths=strengths)
-    found = _attention_of(options).diagnose(**{name: _exchanged(layout, x) for name, x in given.items()}, theta=theta,
+    found = _attention_of(options).diagnose(**{name: _exchanged(layout, name, x) for name, x in given.items()}, theta=theta,
                                             lengths=lengths, state=state)
-    return Diagnostics(*(_exchanged(layout, x) for x in found))
+    return Diagnostics(*(_exchanged(layout, "rows", x) for x in found))
 
 
 def vjp(d_rows: np.ndarray, queries: np.ndarray, keys: np.ndarray, values: np.ndarray, *,
@@ -1073,12 +1143,13 @@ def vjp(d_rows: np.ndarray, queries: np.ndarray, keys: np.ndarray, values: np.nd
         d_state: Sums | None = None, layout: str = "bthd", **options: Any) -> Gradients:
     """The gradients of a loss in the arguments of `attention`, from d_rows = ∂loss/∂y: see `Attention.vjp`."""
     _check_layout(layout, queries)
+    _check_gates(layout, log_gates)
     given = dict(queries=queries, keys=keys, values=values, log_gates=log_gates, beta=beta, channel_gates=channel_gates,
                  householder=householder, strengths=strengths)
     of = _attention_of(options).vjp(
-        _exchanged(layout, d_rows), **{name: _exchanged(layout, x) for name, x in given.items()}, theta=theta,
+        _exchanged(layout, "d_rows", d_rows), **{name: _exchanged(layout, name, x) for name, x in given.items()}, theta=theta,
         lengths=lengths, state=state, d_state=d_state)
-    return of._replace(**{name: _exchanged(layout, getattr(of, name)) for name in given})
+    return of._replace(**{name: _exchanged(layout, name, getattr(of, name)) for name in given})
 
 
 # ---- rotary frequencies ----
@@ -1121,6 +1192,43 @@ def rope_frequencies(d: int, base: float = 10000.0, *, scaling: str = "none", fa
     low, high = max(math.floor(pair_of(fast)), 0), min(math.ceil(pair_of(slow)), d - 1)
     share = np.clip((np.arange(d // 2) - low) / max(high - low, 0.001), 0, 1)
     return theta * ((1 - share) + share / factor)
+
+
+def rotation_planes(generators: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """The planes that commuting skew matrices turn: R(x) = exp(Σ_a x_a S_a) = U R(Σ_a x_a θ_a) Uᵀ, generators [n, d, d].
+
+    Returns U, [d, d], orthogonal, and θ, [n, d/2], of interleaved pairs: the structured rotation by positions is rotary of
+    turned channels, of `queries @ U` and `keys @ U`, with `theta=θ` and `pairing="interleaved"`. Positions that grow by 1
+    have no β; others have β as `rope_frequencies` says. Cost: O(n d³). Raises `ShapeMismatch` for an odd d, `NotFinite`, and
+    `InvalidArgument` for generators that are not skew or do not commute, beyond 1e-8 of the largest entry.
+    """
+    S = np.array(generators, np.float64)
+    if S.ndim != 3 or S.shape[1] != S.shape[2] or S.shape[1] % 2 != 0 or S.size == 0:
+        raise ShapeMismatch(f"generators are {list(S.shape)}, must be [n, d, d] with an even d")
+    largest = np.abs(S).max()
+    if not np.isfinite(largest):
+        raise NotFinite("generators are not finite")
+    for a, b in itertools.combinations_with_replacement(range(len(S)), 2):
+        if a == b and np.abs(S[a] + S[a].T).max() > 1e-8 * largest:
+            raise InvalidArgument(f"generator {a} is not skew: S + Sᵀ is {np.abs(S[a] + S[a].T).max():.3g}, must be 0")
+        if np.abs(S[a] @ S[b] - S[b] @ S[a]).max() > 1e-8 * largest**2:
+            raise InvalidArgument(f"generators {a} and {b} do not commute")
+    random, basis, d = np.random.default_rng(0), np.empty((0, S.shape[1])), S.shape[1]
+    mixed = np.einsum("a,aij->ij", random.standard_normal(len(S)), S)  # tells all planes apart that any of them does
+    _, vectors = np.linalg.eigh(1j * mixed)
+    for v in vectors.T[::-1]:  # the eigenvector of iS to λ ≥ 0 spans its plane by its two parts
+        for x in (v.real, -v.imag):
+            x = x - basis.T @ (basis @ x)
+            x = x - basis.T @ (basis @ x)
+            if len(basis) < d and (length := np.linalg.norm(x)) > 1e-6:
+                basis = np.vstack([basis, x / length])
+    turned, first = basis @ S @ basis.T, np.arange(0, d, 2)
+    theta = turned[:, first + 1, first].copy()
+    turned[:, first + 1, first] -= theta
+    turned[:, first, first + 1] += theta
+    if np.abs(turned).max() > 1e-8 * largest:
+        raise InvalidArgument(f"planes of the generators are too near each other: {np.abs(turned).max():.3g} is left over")
+    return basis.T, theta
 
 
 def yarn_scale(factor: float) -> float:

@@ -18,6 +18,7 @@ if not (distributed.is_available() and distributed.is_gloo_available()):
     sys.exit(77)
 import sympow.torch
 from sympow.torch import State, context_parallel
+from sympow.torch.nn import ConformalSympow
 
 B, H, D_KEY, D_VALUE, TOKENS, LATER = 2, 4, 4, 3, 40, 4  # and the tokens after these
 CHUNK = 8
@@ -150,6 +151,20 @@ def example(rank, world):
     return dict(rows=rows.detach(), theta=theta.grad)
 
 
+def layer_and_tokens():
+    """A layer, and six sequences."""
+    torch.manual_seed(1)
+    return ConformalSympow(8, 4, key_heads=2, d=4, gate_bias=1.5).double(), torch.randn(6, 7, 8, dtype=torch.float64)
+
+
+def data_parallel(rank, world):
+    """The gradients of a layer whose sequences lie on all ranks: DistributedDataParallel gives their mean."""
+    made, x = layer_and_tokens()
+    shared = torch.nn.parallel.DistributedDataParallel(made)
+    shared(x[rank::world]).square().sum().backward()
+    return [parameter.grad for parameter in made.parameters()]
+
+
 def work(rank, world, folder):
     distributed.init_process_group("gloo", init_method=f"file://{folder}/store", rank=rank, world_size=world)
     try:
@@ -180,6 +195,7 @@ def work(rank, world, folder):
             with unittest.TestCase().assertRaisesRegex(sympow.InvalidArgument, "must hold this process"):
                 run_part(case, 0, TOKENS, torch.float64, alone)
         found["example"] = example(rank, world)
+        found["data parallel"] = data_parallel(rank, world)
         torch.save((found, said), f"{folder}/{rank}")
     finally:
         distributed.destroy_process_group()
@@ -391,6 +407,14 @@ class Together(unittest.TestCase):
             torch.testing.assert_close(torch.cat([x["rows"] for x in ranks], 1), wanted, rtol=1e-7, atol=1e-7)
             for x in ranks:  # half of all digits: test_gradients has seen the rest
                 torch.testing.assert_close(x["theta"], theta.grad, rtol=1e-7, atol=1e-7)
+
+    def test_data_parallel(self):
+        made, x = layer_and_tokens()
+        made(x).square().sum().backward()
+        for world in PARTS:
+            for found, _ in of_ranks(world):
+                for parameter, gradient in zip(made.parameters(), found["data parallel"]):
+                    torch.testing.assert_close(world * gradient, parameter.grad, rtol=1e-12, atol=1e-12)
 
     def test_bits_repeat(self):
         for subtest, _, _, _, ranks, _ in self.each():

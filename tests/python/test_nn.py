@@ -1,6 +1,8 @@
 """Tests of sympow.torch.nn: the layer's numbers, its gradients and its steps.  python3 test_nn.py"""
 
+import copy
 import os
+import pickle
 import sys
 import unittest
 from pathlib import Path
@@ -8,6 +10,7 @@ from pathlib import Path
 try:
     import numpy  # which sympow needs
     import torch
+    from torch.utils.checkpoint import checkpoint
 except ImportError as error:
     print(error, "for", sys.executable, "- the layers for PyTorch are not tested: ./dev python")
     sys.exit(77)
@@ -79,6 +82,31 @@ class Layers(unittest.TestCase):
         other.load_state_dict(made.state_dict())
         wanted = made(x)
         self.assertLess((other(x.float()) - wanted).abs().max(), 1e-5 * wanted.abs().max())
+
+    def test_activation_checkpoints(self):
+        """Forward passes that are made again give the same gradients."""
+        made, x = layer("conformal")
+        wanted = torch.autograd.grad(made(x).square().sum(), list(made.parameters()))
+        for use_reentrant in (False, True):
+            made.zero_grad()
+            checkpoint(made, x.clone().requires_grad_(), use_reentrant=use_reentrant).square().sum().backward()
+            for parameter, gradient in zip(made.parameters(), wanted):
+                self.assertTrue(torch.equal(parameter.grad, gradient))
+
+    def test_bfloat16(self):
+        made, x = layer("conformal")
+        half, wanted = copy.deepcopy(made).bfloat16(), made(x)
+        found = half(x.bfloat16())
+        found.sum().backward()
+        self.assertEqual(found.dtype, torch.bfloat16)
+        self.assertLess((found - wanted).abs().max(), 0.05 * wanted.abs().max())
+        self.assertEqual(half.step(x[:, :1].bfloat16())[0].dtype, torch.bfloat16)
+
+    def test_states_of_steps_are_pickled(self):
+        made, x = layer("gated")
+        _, state = made.step(x[:, :3])
+        again = pickle.loads(pickle.dumps(state))
+        self.assertTrue(torch.equal(made.step(x[:, 3:4], again)[0], made.step(x[:, 3:4], state)[0]))
 
     def test_mistakes(self):
         for kind, words, arguments, given in (

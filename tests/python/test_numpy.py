@@ -152,6 +152,32 @@ class Rows(unittest.TestCase):
         rows = rows_of(batch.q, one_head, batch.v)
         self.assertTrue(np.array_equal(rows, rows_of(batch.q, one_head.copy(), batch.v)))
 
+    def test_arrays_of_other_packages_are_read_by_dlpack(self):
+        class Lent:
+            def __init__(self, x):
+                self.x, self.shape = x, x.shape
+
+            def __dlpack__(self, **options):
+                if self.x is None:
+                    raise BufferError("it is mine")
+                return self.x.__dlpack__(**options)
+
+            def __dlpack_device__(self):
+                return self.x.__dlpack_device__()
+
+        x = Batch()
+        given, lent = (x.q, x.k, x.v), [Lent(y) for y in (x.q, x.k, x.v)]
+        turned = [Lent(y.swapaxes(1, 2)) for y in given]
+        rows = sympow.attention(*given, log_gates=x.log_gates)
+        self.assertTrue(np.array_equal(sympow.attention(*lent, log_gates=Lent(x.log_gates)), rows))
+        self.assertTrue(np.array_equal(sympow.attention(*turned, log_gates=x.log_gates.swapaxes(1, 2), layout="bhtd"),
+                                       rows.swapaxes(1, 2)))
+        self.assertTrue(np.array_equal(sympow.diagnose(*lent).condition, sympow.diagnose(*given).condition))
+        self.assertTrue(np.array_equal(sympow.vjp(Lent(x.dy), *lent).keys, sympow.vjp(x.dy, *given).keys))
+        lent[1].x = None
+        with self.assertRaisesRegex(sympow.InvalidArgument, "keys is a Lent that numpy cannot read .* it is mine"):
+            sympow.attention(*lent)
+
     def test_padding_is_not_read(self):
         batch = Batch()
         lengths = np.array([40, 7], np.int32)
@@ -569,6 +595,16 @@ class States(unittest.TestCase):
         self.assertLess(np.abs(rows - rounded).max(), 2**-7 * np.abs(rows).max())
         self.assertTrue(np.array_equal(state.read().sums, rounds.read().sums))
 
+    def test_a_pickled_state_reads_as_it_did(self):
+        state = self.batch.state(self.attention)
+        self.advance(state, 0, 40)
+        state.read_as_bf16()
+        again, exact = pickle.loads(pickle.dumps(state)), pickle.loads(pickle.dumps(state))
+        exact.read_as_bf16(False)
+        rows = self.advance(state, 0, 1)
+        self.assertTrue(np.array_equal(self.advance(again, 0, 1), rows))
+        self.assertFalse(np.array_equal(self.advance(exact, 0, 1), rows))
+
     def test_sequences_of_states_are_assigned_and_taken(self):
         state = self.batch.state(self.attention)
         self.advance(state, 0, 35)
@@ -674,8 +710,9 @@ class States(unittest.TestCase):
     def test_handles_outlive_what_made_them(self):
         state = self.batch.state(attention_of(form="recurrent"))
         self.assertTrue(np.array_equal(self.advance(state, 0, 40), self.rows))
-        with self.assertRaisesRegex(TypeError, "save"):
-            pickle.dumps(state)
+        for again in (pickle.loads(pickle.dumps(state)), copy.deepcopy(state)):
+            self.assertEqual(again.tokens(1, 1), 40)
+            self.assertTrue(np.array_equal(self.advance(again, 0, 40), self.advance(state.copy(), 0, 40)))
         self.assertIn("2 sequences and 2 heads, d = 6, e = 5, float32, sympow.Attention(", repr(state))
         for again in (pickle.loads(pickle.dumps(self.attention)), copy.deepcopy(self.attention)):
             self.assertTrue(np.array_equal(again(self.batch.q, self.batch.k, self.batch.v, **self.batch.turning()),
@@ -797,6 +834,45 @@ class States(unittest.TestCase):
             sympow.attention(many[:, :1], many[:, :1], many[:, :1])
         with self.assertRaisesRegex(sympow.InvalidArgument, "layout is 'hbtd', must be one of bthd, bhtd"):
             sympow.attention(q, k, v, layout="hbtd")
+
+    def test_structured_rotations(self):
+        """exp(Σ_a x_a S_a) of commuting skew matrices is rotary of turned channels."""
+        x, random = Batch(d=6, T=20), np.random.default_rng(5)
+        basis, _ = np.linalg.qr(random.standard_normal((6, 6)))
+        rates = np.array([[0.7, -0.2, 0.0], [0.1, 0.1, 0.0]])  # a plane of two equal rates, and one that nothing turns
+        S = np.zeros((2, 6, 6))
+        S[:, 1::2, ::2], S[:, ::2, 1::2] = (sign * np.eye(3) * rates[:, None] for sign in (1, -1))
+        S = basis @ S @ basis.T
+        positions = random.standard_normal((20, 2))
+        values, vectors = np.linalg.eigh(1j * np.einsum("ta,aij->tij", positions, S))
+        R = (vectors * np.exp(-1j * values)[:, None]) @ vectors.conj().swapaxes(1, 2)
+        self.assertLess(np.abs(R.imag).max(), 1e-12)
+        turned_q, turned_k = (np.einsum("tij,bthj->bthi", R.real, one) for one in (x.q, x.k))
+        wanted = sympow.attention(turned_q, turned_k, x.v, power=2)
+        U, theta = sympow.rotation_planes(S)
+        beta = np.broadcast_to(np.diff(positions, axis=0, prepend=0)[None, :, None], (2, 20, 2, 2))
+        found = rows_of(x.q @ U, x.k @ U, x.v, theta=theta, beta=np.ascontiguousarray(beta), power=2)
+        np.testing.assert_allclose(found, wanted, rtol=1e-9, atol=1e-11)
+        skew = S[:1] + 1e-3 * np.eye(6)
+        crossed = np.stack([S[0], np.kron(np.array([[0, 1], [-1, 0]]), np.diag([1.0, 2, 3]))])
+        for error, given, words in ((sympow.ShapeMismatch, S[0], r"\[6, 6\], must be"), (sympow.ShapeMismatch, S[:, :5, :5], "even"),
+                                    (sympow.InvalidArgument, skew, "generator 0 is not skew"), (sympow.NotFinite, S * np.nan, "finite"),
+                                    (sympow.InvalidArgument, crossed, "generators 0 and 1 do not commute")):
+            with self.assertRaisesRegex(error, words):
+                sympow.rotation_planes(given)
+
+    def test_gates_that_are_sums_are_warned_of(self):
+        x = Batch(T=40)
+        summed = x.log_gates.cumsum(1)
+        for layout, give in (("bthd", lambda y: y), ("bhtd", lambda y: y.swapaxes(1, 2))):
+            of = [give(y) for y in (x.q, x.k, x.v)]
+            with self.assertWarnsRegex(UserWarning, "log γ of each token alone"):
+                sympow.attention(*of, log_gates=give(summed), layout=layout)
+            with warnings.catch_warnings():
+                warnings.simplefilter("error")
+                for gates in (x.log_gates, np.full_like(summed, -0.1), summed[:, ::-1].copy()):
+                    sympow.attention(*of, log_gates=give(gates), layout=layout)
+                sympow.attention(*(y[:, :15] for y in (x.q, x.k, x.v)), log_gates=summed[:, :15])
 
     def test_rotary_of_several_axes_is_m_rope(self):
         x, sections = Batch(d=8), (2, 1, 1)

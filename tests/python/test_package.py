@@ -179,6 +179,8 @@ class Libraries(unittest.TestCase):
             words = ", ".join(x) if isinstance(x, list) else str(x)
             self.assertRegex(text.getvalue(), rf"(?m)^{name}: +{re.escape(words)}$")
         self.refuse(sympow.InvalidArgument, "mode is 'yaml', must be one of stdout, dicts", sympow.show_config, "yaml")
+        self.assertEqual((sympow.has_cuda(), bool(sympow.cuda_widths())), (config["cuda"], config["cuda"]))
+        self.refuse(sympow.InvalidArgument, "dtype is 'float64', must be one of bfloat16", sympow.cuda_widths, "float64")
 
     def test_the_numpy_part_needs_no_pytorch(self):
         with Package() as package:

@@ -495,6 +495,51 @@ class WithoutOperators(unittest.TestCase):
             self.assertTrue(self.uses_operator(*(x.to("meta") for x in (q, k, v))))
 
 
+class Halves(unittest.TestCase):
+    """bfloat16 and float16 on a CPU: the calls of float32, whose rows and gradients are rounded."""
+
+    def test_rows_states_and_gradients(self):
+        for dtype in (torch.bfloat16, torch.float16):
+            with self.subTest(dtype):
+                batch = Batch(torch.float32)
+                halves = [x.detach().to(dtype).requires_grad_() for x in batch.tensors()]
+                wide = [x.detach().float().requires_grad_() for x in halves]
+                found, wanted = ([*attention(*of[:3], log_gates=of[3], theta=of[4], beta=of[5], return_state=True)]
+                                 for of in (halves, wide))
+                self.assertEqual((found[0].dtype, found[1].sums.dtype), (dtype, torch.float32))
+                self.assertTrue(torch.equal(found[0], wanted[0].to(dtype)))
+                self.assertTrue(all(map(torch.equal, found[1], wanted[1])))
+                d_rows = batch.dy.to(dtype)
+                for x, y in zip(torch.autograd.grad(found[0], halves, d_rows),
+                                torch.autograd.grad(wanted[0], wide, d_rows.float())):
+                    self.assertTrue(torch.equal(x, y.to(dtype)))
+                compiled = torch.compile(lambda *x: attention(*x, pairing=None), backend="aot_eager")
+                with torch.no_grad():
+                    self.assertTrue(torch.equal(compiled(*halves[:3]), attention(*halves[:3])))
+                    self.assertTrue(torch.equal(sympow.torch.scaled_dot_product_attention(*[x[:, :, :2] for x in halves[:3]]),
+                                                sympow.torch.scaled_dot_product_attention(
+                                                    *[x[:, :, :2] for x in wide[:3]]).to(dtype)))
+
+    @torch.no_grad()
+    def test_decoding(self):
+        batch = Batch(torch.float32, T=6)
+        halves = [x.bfloat16() for x in (batch.q, batch.k, batch.v)]
+        state, same = (sympow.torch.state_of(None, *x, form="recurrent") for x in (halves, [x.float() for x in halves]))
+        for t in range(6):
+            token = [x[:, t:t + 1] for x in halves]
+            row = sympow.torch.decode(*token, state, log_gates=batch.log_gates[:, t:t + 1])
+            wanted = sympow.torch.decode(*(x.float() for x in token), same, log_gates=batch.log_gates[:, t:t + 1])
+            self.assertTrue(torch.equal(row, wanted.bfloat16()))
+        self.assertEqual((state.dtype, state.tokens()), (np.float32, 6))
+
+    def test_tensors_in_calls_on_arrays(self):
+        batch = Batch()
+        given = [x.detach() for x in (batch.q, batch.k, batch.v)]
+        self.assertTrue(np.array_equal(sympow.attention(*given), attention(*given).numpy()))
+        with self.assertRaisesRegex(sympow.InvalidArgument, "queries is a Tensor that numpy cannot read where it is"):
+            sympow.attention(batch.q, *given[1:])
+
+
 class Decoding(unittest.TestCase):
     """Rows of `decode` are those of the recurrent form, bit for bit."""
 
@@ -574,7 +619,9 @@ class Decoding(unittest.TestCase):
             refuse(TypeError, "queries is a NoneType, must be a tensor", None, *tokens[1:], state)
             refuse(TypeError, "values is a NoneType, must be a tensor", *tokens[:2], None, state)
             refuse(TypeError, "state is a State, must be a sympow.State", *tokens, batch.state)
-            refuse(sympow.InvalidArgument, "queries is of torch.float16", tokens[0].half(), *tokens[1:], state)
+            refuse(sympow.InvalidArgument, "queries is of torch.int16", tokens[0].short(), *tokens[1:], state)
+            refuse(sympow.InvalidArgument, "keys is of torch.float64, must be of torch.float16, as the queries", tokens[0].half(),
+                   *tokens[1:], state)
             refuse(sympow.InvalidArgument, "keys is of float32, must be of float64", tokens[0], tokens[1].float(),
                    tokens[2], state)
             refuse(sympow.ShapeMismatch, "d of states is 4, must be 2", tokens[0][..., :2], tokens[1][..., :2],
@@ -583,7 +630,7 @@ class Decoding(unittest.TestCase):
             sympow.torch.decode(*tokens, state, **given)
         self.assertEqual(state.tokens(), 2)
 
-        for words, arguments in (("queries are of torch.float16", [x.half() for x in tokens]),
+        for words, arguments in (("queries are of torch.int16", [x.short() for x in tokens]),
                                  (r"shape \[1, 4, 4\], must be", [x[0] for x in tokens])):
             with self.assertRaisesRegex(sympow.InvalidArgument, words):
                 sympow.torch.state_of(None, *arguments)
@@ -604,10 +651,11 @@ class Mistakes(unittest.TestCase):
         self.refuse(sympow.ShapeMismatch, "queries: ndim is 3, must be 4", q[0], k, v)
         self.refuse(sympow.ShapeMismatch, "values: ndim is 3, must be 4", q, k, v[0], return_state=True)
         self.refuse(sympow.InvalidArgument, "keys is of float32, must be of float64", q, k.float(), v)
-        self.refuse(sympow.InvalidArgument, "queries is of torch.float16, must be of torch.float32", q.half(), k, v,
+        self.refuse(sympow.InvalidArgument, "values is of torch.float64, must be of torch.float16", q.half(), k.half(), v)
+        self.refuse(sympow.InvalidArgument, "queries is of torch.int16, must be of torch.float32", q.short(), k, v,
                     return_state=True)
-        self.refuse(sympow.InvalidArgument, "queries is of torch.bfloat16, must be of torch.float32 or torch.float64 on a "
-                                            "CPU$", q.bfloat16(), k, v)
+        self.refuse(sympow.InvalidArgument, "log_gates is of torch.bfloat16, must be of torch.float32 or torch.float64 on a "
+                                            "CPU$", q, k, v, log_gates=batch.log_gates.bfloat16())
         self.refuse(sympow.InvalidArgument, "lengths is of torch.uint8, must be of torch.int32 or torch.int64$", q, k, v,
                     lengths=torch.ones(2, dtype=torch.uint8))
         for options, words in ((dict(power=2.0), "power is 2.0, must be an integer"),

@@ -6,8 +6,9 @@
     rows = sympow.torch.attention(queries, keys, values, log_gates=gates, power=2)
     rows, state = sympow.torch.attention(queries, keys, values, log_gates=gates, power=2, return_state=True)
 
-Tensors are [B, T, H, D], as PyTorch's layers make them, all of a call alike: on a CPU of float32 or float64, on a GPU,
-where the library was built with CUDA, of bfloat16, float16 or float32, and then on PyTorch's stream and in its memory.
+Tensors are [B, T, H, D], as PyTorch's layers make them, all of a call alike: of float32, float64, bfloat16 or float16 on
+a CPU; on a GPU, where the library was built with CUDA, of bfloat16, float16 or float32, and then on PyTorch's stream and
+in its memory. On a CPU bfloat16 and float16 are computed in float32, rows and gradients come back as they are.
 They are read where they are: transposed, sliced and expanded ones need no copy, but entries of a token must be
 contiguous.
 
@@ -25,6 +26,7 @@ the library, bit for bit; it has no second derivatives.
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import math
 import operator
@@ -55,6 +57,7 @@ _OF_TOKENS = [n for n, name in enumerate(_INPUT_NAMES) if name not in ("theta", 
 
 _COMMON = {torch.float32: (2, 32), torch.float64: (2, 64), torch.int32: (0, 32), torch.int64: (0, 64)}
 _TYPES = {1: _COMMON, 2: _COMMON | {torch.bfloat16: (4, 16), torch.float16: (2, 16), torch.uint8: (1, 8)}}
+_HALVES = torch.bfloat16, torch.float16
 _FLOATING = {1: "torch.float32 or torch.float64 on a CPU", 2: "torch.bfloat16, torch.float16 or torch.float32 on a GPU"}
 
 
@@ -134,6 +137,20 @@ def _is_watched(tensors: Sequence[Tensor | None]) -> bool:
     overridden."""
     return (not _PLAIN or _keys_of_thread().raw_repr() | _IDLE != _IDLE or torch.is_autocast_enabled("cpu")
             or torch.overrides.has_torch_function(tensors) or _recorded(tensors) is not None)
+
+
+def _is_half(queries: Tensor) -> bool:
+    """Whether a call on a CPU is of halves, for which the library computes in float32. Autocast casts by itself."""
+    return queries.dtype in _HALVES and not _is_on_gpu(queries) and not torch.is_autocast_enabled("cpu")
+
+
+def _widened(tensors: Sequence[Tensor | None]) -> list[Tensor | None]:
+    """Halves as float32. Raises `InvalidArgument` unless keys, values and Householder vectors are of the queries' type."""
+    for name in ("keys", "values", "householder"):
+        x = tensors[_TENSOR_NAMES.index(name)]
+        if x is not None and x.dtype != tensors[0].dtype:
+            raise sympow.InvalidArgument(f"{name} is of {x.dtype}, must be of {tensors[0].dtype}, as the queries")
+    return [x.float() if x is not None and x.dtype in _HALVES else x for x in tensors]
 
 
 def _views(tensors: tuple[Tensor | None, ...]) -> dict[str, sympow.Tensor | None]:
@@ -448,7 +465,7 @@ class State(NamedTuple):
     """What later tokens need of earlier ones, for B sequences and Hs heads, as tensors.
 
     sums:        S = Σ_j b_Tj v_j φ(k_j)ᵀ, [B, Hs, D, e], of the queries' type; D is `Attention.feature_dimension(d)`
-    normaliser:  Z = Σ_j b_Tj φ(k_j)ᵀ, [B, Hs, D], of the queries' type; both float32 on a GPU
+    normaliser:  Z = Σ_j b_Tj φ(k_j)ᵀ, [B, Hs, D], of the queries' type; both float32 on a GPU and of halves
     angles:      μ, [B, Hs, d/2] or [B, Hs, rotary_dim/2], float64; None: 0
 
     Hs is Hk, whose query heads share a state, or H. Zeros are the state before the first token.
@@ -470,11 +487,11 @@ def attention(queries: Tensor, keys: Tensor, values: Tensor, *, log_gates: Tenso
               seed: int = 1, window: int = 0, layout: str = "bthd") -> Tensor | tuple[Tensor, State]:
     """Rows y, [B, T, H, e], and with `return_state` the state after the last token; all of it has gradients.
 
-    queries       [B, T, H, d], float32 or float64; on a GPU bfloat16, float16 or float32
+    queries       [B, T, H, d], float32, bfloat16, float16, or on a CPU float64
     keys          [B, T, Hk, d], of the queries' type; query head h reads key head ⌊h Hk / H⌋
     values        [B, T, Hk, e], of the queries' type
     log_gates     [B, T, Hk] or [B, T, H]: log γ ≤ 0, as logsigmoid makes them, under exponential scores of any sign; float32 or
-                  float64, as other parameters
+                  float64, as other parameters; beside queries of halves those too
     theta         [d/2], or [rotary_dim/2]: rates of rotary positions, radians per token; of n axes [n, d/2]
     beta          [B, T, Hk] or [B, T, H], only with theta; None: all 1; of n axes [B, T, Hk, n] or [B, T, H, n], what each
                   coordinate of positions grows by
@@ -511,7 +528,7 @@ def attention(queries: Tensor, keys: Tensor, values: Tensor, *, log_gates: Tenso
         rows, *after = torch.ops.sympow.attend(*tensors, return_state, *options)
     else:  # the same without PyTorch's dispatcher, which takes longer than a token
         rows, after = _rows_and_state(attention_of, tensors, key, return_state)
-    rows = _as_given(rows, layout, sizes)
+    rows = _as_given(rows, queries, layout, sizes)
     return (rows, State(*after)) if return_state else rows
 
 
@@ -535,7 +552,7 @@ def diagnose(queries: Tensor, keys: Tensor, values: Tensor, *, log_gates: Tensor
     given = sympow._attention_of(options)._given
     with torch.no_grad():
         found = torch.ops.sympow.diagnose(*tensors, *(given[name] for name in _OPTION_NAMES))
-    log_sum, condition, is_degenerate = _as_given(found, layout, sizes).unbind(3)
+    log_sum, condition, is_degenerate = _as_given(found, found, layout, sizes).unbind(3)
     return Diagnostics(log_sum, condition, is_degenerate != 0)
 
 
@@ -548,7 +565,12 @@ def _tensors_of(inputs: tuple[Tensor | None, ...], state: State | None, layout: 
     tensors, sizes = [*inputs, *before], None
     _check_tensors(tensors)
     queries = tensors[0]
+    if _is_half(queries):
+        tensors = _widened(tensors)
     sympow._check_layout(layout, queries)
+    if inputs[3] is not None and not torch.compiler.is_compiling() and inputs[3].is_cpu and inputs[3].numel() >= 16:
+        with contextlib.suppress(RuntimeError, TypeError):  # of what is traced or mapped
+            sympow._check_gates(layout, inputs[3].detach().numpy())
     if layout == "bhtd":
         for n in _OF_TOKENS:
             tensors[n] = None if tensors[n] is None else tensors[n].transpose(1, 2)
@@ -563,8 +585,10 @@ def _tensors_of(inputs: tuple[Tensor | None, ...], state: State | None, layout: 
     return tensors, sizes
 
 
-def _as_given(rows: Tensor, layout: str, sizes: list[int] | None) -> Tensor:
-    """Rows in the layout of the user's tensors."""
+def _as_given(rows: Tensor, queries: Tensor, layout: str, sizes: list[int] | None) -> Tensor:
+    """Rows in the type and the layout of the user's tensors."""
+    if _is_half(queries):
+        rows = rows.to(queries.dtype)
     if sizes is not None:
         rows = torch.cat([x[:size] for x, size in zip(rows, sizes)]).unsqueeze(0)
     return rows.transpose(1, 2) if layout == "bhtd" else rows
@@ -626,6 +650,8 @@ def state_of(state: State | None, queries: Tensor, keys: Tensor, values: Tensor,
     _check_tensors(tensors)
     if _is_on_gpu(queries):
         before = _state_on_gpu(before)
+    elif _is_half(queries):
+        queries, keys, values, *_ = tensors = _widened(tensors)
     attention = sympow.Attention(threads=torch.get_num_threads(), **options)
     of_library = _state_of(attention, (*tensors[:len(_INPUT_NAMES)], *before), True)
     if of_library is None:
@@ -659,7 +685,10 @@ def decode(queries: Tensor, keys: Tensor, values: Tensor, state: sympow.State, *
     if slots is not None or faults is not None:
         raise sympow.NotBuilt("slots and faults are of states on a GPU; on a CPU there are State.take and State.assign")
     sympow._check_state("state", state)
-    return _run("sympow_decode", state.attention, given, _key_of(given), state)
+    if _is_half(queries):
+        given = _widened(given)
+    rows = _run("sympow_decode", state.attention, given, _key_of(given), state)
+    return rows.to(queries.dtype) if given[0] is not queries else rows
 
 
 def drop(state: sympow.StateOnDevice, tokens: Tensor, *, slots: Tensor | None = None,

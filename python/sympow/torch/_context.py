@@ -62,7 +62,7 @@ def context_parallel(queries: Tensor, keys: Tensor, values: Tensor, *, log_gates
     state = State(before[..., :-1], before[..., -1], angles)
     (rows, after), _ = _on_every_rank(
         group, lambda: (attention(**inputs, state=state, return_state=True, **options), None))
-    rows = _as_given(rows, layout, None)
+    rows = _as_given(rows, queries, layout, None)
     return (rows, after) if return_state else rows
 
 

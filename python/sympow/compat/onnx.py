@@ -1,0 +1,69 @@
+"""The operator LinearAttention of ONNX, opset 27, on numpy arrays."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import sympow
+from sympow import systems
+
+__all__ = ["linear_attention"]
+
+_RULES = {"linear": (False, False), "gated": (True, False), "delta": (False, True), "gated_delta": (True, True)}
+
+
+def _heads(name: str, x: np.ndarray, heads: int) -> np.ndarray:
+    """[B, T, H D] as [B, T, H, D]."""
+    if x.ndim != 3 or heads < 1 or x.shape[2] % heads != 0:
+        raise sympow.ShapeMismatch(f"{name} is {list(x.shape)}, must be [B, T, n] with a multiple of its {heads} heads")
+    return x.reshape(*x.shape[:2], heads, -1)
+
+
+def linear_attention(query: np.ndarray, key: np.ndarray, value: np.ndarray, past_state: np.ndarray | None = None,
+                     decay: np.ndarray | None = None, beta: np.ndarray | None = None, *, q_num_heads: int,
+                     kv_num_heads: int, update_rule: str = "gated_delta", scale: float = 0.0,
+                     chunk_size: int = 64) -> tuple[np.ndarray, np.ndarray]:
+    """Output [B, T, H e] and the state after it, [B, Hk, d, e], by one of four rules:
+
+        linear         S_t = S_{t-1} + k_t v_tᵀ
+        gated          S_t = exp(g_t) S_{t-1} + k_t v_tᵀ                g: decay, [B, T, Hk], or [B, T, Hk d] by channel
+        delta          S_t = S_{t-1} + β_t k_t (v_t - S_{t-1}ᵀ k_t)ᵀ    β: beta, [B, T, Hk] or [B, T, 1]
+        gated_delta    both, gates first
+        o_t = scale S_tᵀ q_t
+
+    Scale 0 is d^-1/2. Sums are made in float32, or in float64 if the query is; `chunk_size` changes no result but by
+    rounding. Raises `NotBuilt` for gates by channel beside the delta rule, whose transitions are no chain of Householder
+    matrices, and what `sympow.attention` raises.
+    """
+    gates, corrects = _RULES.get(update_rule, (None, None))
+    if gates is None:
+        raise sympow.InvalidArgument(f"update_rule is {update_rule!r}, must be one of {', '.join(_RULES)}")
+    for name, x, is_used in (("decay", decay, gates), ("beta", beta, corrects)):
+        if (x is not None) != is_used:
+            raise sympow.InvalidArgument(f"update_rule is {update_rule!r}, so {name} must {'' if is_used else 'not '}be given")
+    dtype = query.dtype
+    wide = np.float64 if dtype == np.float64 else np.float32
+    q, k, v = (_heads(name, x, heads).astype(wide, copy=False) for name, x, heads in (
+        ("query", query, q_num_heads), ("key", key, kv_num_heads), ("value", value, kv_num_heads)))
+    B, T, Hk, d = k.shape
+    system: dict[str, Any] = systems.linear_attention()
+    if corrects:
+        strengths = np.broadcast_to(beta.astype(wide), (B, T, Hk))
+        system = systems.delta_net(k, strengths)
+        v = v * strengths[..., None]
+    if gates:
+        per_head = decay.shape[2] == Hk
+        if not per_head and corrects:
+            raise sympow.NotBuilt(f"decay is {list(decay.shape)}, by channel; beside the delta rule it must be "
+                                  f"{[B, T, Hk]}, by head")
+        system["log_gates" if per_head else "channel_gates"] = (
+            decay.astype(wide) if per_head else _heads("decay", decay, Hk).astype(wide))
+    options = {name: system.pop(name) for name in ("scores", "power", "normalisation")}
+    attention = sympow.Attention(**options, form="chunked", chunk=chunk_size, scale=scale or d ** -0.5)
+    state = sympow.State(attention, B, Hk, d, v.shape[3], wide)
+    if past_state is not None:
+        state.write(np.ascontiguousarray(past_state, wide), np.zeros((B, Hk, d), wide))
+    rows = attention(q, k, v, state=state, **system)
+    return (rows.reshape(B, T, -1).astype(dtype, copy=False),
+            state.read().sums.astype(dtype if past_state is None else past_state.dtype, copy=False))

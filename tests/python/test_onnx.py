@@ -1,0 +1,69 @@
+"""The node tests of ONNX's LinearAttention, as the package onnx brings them, on `sympow.compat.onnx`."""
+import inspect
+import sys
+import unittest
+
+try:
+    import numpy as np
+    from onnx.backend.test.case.node import linear_attention as published
+except ImportError:
+    print("onnx 1.23 is not installed for", sys.executable, "- its operator is not tested: ./dev python")
+    sys.exit(77)
+
+import sympow
+from sympow.compat.onnx import linear_attention
+
+
+def node_tests():
+    """name, the node's attributes, its inputs by name and its outputs."""
+    found = []
+
+    def keep(node, inputs, outputs, name, **_):
+        given = iter(inputs)
+        found.append((name, {x.name: x.s.decode() if x.s else x.f or x.i for x in node.attribute},
+                      {field: next(given) for field in node.input if field}, outputs))
+
+    before, published.expect = published.expect, keep
+    try:
+        for export, run in inspect.getmembers(published.LinearAttention, inspect.isfunction):
+            if export.startswith("export_"):
+                np.random.seed(1)
+                run()
+    finally:
+        published.expect = before
+    return found
+
+
+class LinearAttention(unittest.TestCase):
+    def test_nodes(self):
+        """The tolerances are those of onnx: rtol 1e-3, atol 1e-7; ours are tighter."""
+        refused = 0
+        for name, attributes, inputs, outputs in node_tests():
+            with self.subTest(name):
+                by_channel = "decay" in inputs and inputs["decay"].shape[2] != attributes["kv_num_heads"]
+                if by_channel and attributes.get("update_rule", "gated_delta") == "gated_delta":
+                    refused += 1
+                    with self.assertRaisesRegex(sympow.NotBuilt, "by channel"):
+                        linear_attention(**inputs, **attributes)
+                    inputs["decay"] = inputs["decay"][..., ::inputs["decay"].shape[2] // attributes["kv_num_heads"]]
+                    outputs = published._compute(**inputs, **attributes)  # the same by head
+                found = linear_attention(**inputs, **attributes)
+                for x, expected in zip(found, outputs):
+                    self.assertEqual((x.shape, x.dtype), (expected.shape, expected.dtype))
+                    rtol, atol = (1e-3, 1e-3) if x.dtype == np.float16 else (1e-5, 1e-6)
+                    np.testing.assert_allclose(x, expected, rtol, atol)
+        self.assertEqual((len(node_tests()), refused), (14, 9))
+
+    def test_mistakes(self):
+        x = np.ones((1, 2, 8), np.float32)
+        sizes = dict(q_num_heads=2, kv_num_heads=2)
+        for given, words in ((dict(update_rule="other"), "update_rule is 'other', must be one of linear, gated"),
+                             (dict(update_rule="gated"), "decay must be given"),
+                             (dict(update_rule="linear", beta=x), "beta must not be given"),
+                             (dict(update_rule="linear", kv_num_heads=3), r"key is \[1, 2, 8\], must be")):
+            with self.assertRaisesRegex(sympow.InvalidArgument if "key" not in words else sympow.ShapeMismatch, words):
+                linear_attention(x, x, x, **(sizes | given))
+
+
+if __name__ == "__main__":
+    unittest.main()
