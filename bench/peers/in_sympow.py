@@ -1,58 +1,53 @@
-"""The same by sympow, through the C functions of sympow_forms.cpp."""
-
-import ctypes
+"""The same by the package sympow, as its users call it."""
 
 import numpy as np
+import sympow
+
+GATED = {"power": 2, "threads": 1}
 
 
-def instructions(library):
-    """For which instructions the library was compiled."""
-    name = ctypes.CDLL(library).sympow_instructions
-    name.restype = ctypes.c_char_p
-    return name().decode()
+def as_heads(*arrays):
+    """One sequence and one head, [1, T, 1, n], where they are."""
+    return [x[None, :, None] for x in arrays]
 
 
-class Sequence:
-    """A state of sympow's and its scratch memory."""
+def attention(form, q, k, v, log_gates):
+    """A callable that returns the outputs from the empty state."""
+    call, inputs = sympow.Attention(form=form, **GATED), as_heads(q, k, v)
+    y = np.empty((1, len(q), 1, v.shape[1]), np.float32)
+    gates = log_gates[None, :, None]
+    return lambda: call(*inputs, log_gates=gates, out=y)[0, :, 0]
 
-    def __init__(self, library, d, e):
-        self.forms, self.e = ctypes.CDLL(library), e
-        self.forms.sympow_open.restype = ctypes.c_void_p
-        self.handle = ctypes.c_void_p(self.forms.sympow_open(ctypes.c_long(d), ctypes.c_long(e)))
 
-    def __del__(self):
-        self.forms.sympow_close(self.handle)
+def softmax(q, k, v):
+    call, inputs = sympow.Attention(scores="exponential", scale=q.shape[1] ** -0.5, threads=1), as_heads(q, k, v)
+    y = np.empty((1, len(q), 1, v.shape[1]), np.float32)
+    return lambda: call(*inputs, out=y)[0, :, 0]
 
-    def empty(self):
-        self.forms.sympow_empty(self.handle)
 
-    def form(self, name, tokens, y):
-        """A callable that runs a form on arrays that stay where they are."""
-        function = getattr(self.forms, f"sympow_{name}")
-        arguments = [ctypes.c_long(len(y))] + [ctypes.c_void_p(x.ctypes.data) for x in (*tokens, y)]
-        return lambda: function(self.handle, *arguments)
+def gradients(q, k, v, log_gates, dy):
+    """A callable that returns the gradients of Σ dy·y in the tokens by the chunked form, forward and backward."""
+    call, (*inputs, d_rows) = sympow.Attention(form="chunked", **GATED), as_heads(q, k, v, dy)
+    gates = log_gates[None, :, None]
 
-    def from_start(self, name, tokens):
-        """The same from the empty state; the callable returns its outputs."""
-        y = np.empty((len(tokens[0]), self.e), np.float32)
-        run = self.form(name, tokens, y)
+    def run():
+        call(*inputs, log_gates=gates)
+        found = call.vjp(d_rows, *inputs, log_gates=gates)
+        return [x[0, :, 0] for x in (found.queries, found.keys, found.values, found.log_gates)]
 
-        def call():
-            self.empty()
-            run()
-            return y
+    return run
 
-        return call
 
-    def gradients(self, tokens, dy):
-        """A callable that returns the gradients of Σ dy·y in the tokens, of the chunked form from the empty state, forward and backward."""
-        of_tokens, y = [np.empty_like(x) for x in tokens], np.empty_like(dy)
-        arrays = (*tokens, dy, y, *of_tokens)
+def decoder(prompt, tokens):
+    """A callable that takes token t and returns its output, after a prompt."""
+    call = sympow.Attention(form="chunked", **GATED)
+    q, k, v, log_gates = prompt
+    state = sympow.State(call, 1, 1, q.shape[1], v.shape[1])
+    call(*as_heads(q, k, v), log_gates=log_gates[None, :, None], state=state)
+    pieces = [(*as_heads(*x[:3]), x[3][None, :, None]) for x in tokens]
 
-        def call():
-            self.empty()
-            addresses = [ctypes.c_void_p(x.ctypes.data) for x in arrays]
-            self.forms.sympow_gradients(self.handle, ctypes.c_long(len(y)), *addresses)
-            return of_tokens
+    def step(t):
+        q, k, v, log_gates = pieces[t]
+        return call.decode(q, k, v, state, log_gates=log_gates)[0, 0]
 
-        return call
+    return step

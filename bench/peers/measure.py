@@ -10,6 +10,7 @@ import in_torch
 import jax
 import jax.numpy as jnp
 import numpy as np
+import sympow
 import torch
 
 D = E = 64
@@ -61,19 +62,18 @@ def memory():
     return 1024 * next(int(line.split()[1]) for line in lines if line.startswith("MemAvailable"))
 
 
-def forms(library, tokens):
+def forms(tokens):
     """Name: a callable that returns the outputs of all tokens, and the tokens of an update of its state."""
     in_arrays, in_tensors = [jnp.asarray(x) for x in tokens], [torch.from_numpy(x) for x in tokens]
-    own = in_sympow.Sequence(library, D, E)
     never = np.inf
     return {
         "JAX quadratic": (lambda: in_jax.quadratic(*in_arrays).block_until_ready(), never),
         "PyTorch quadratic": (lambda: in_torch.quadratic(*in_tensors), never),
-        "sympow attention": (own.from_start("attention", tokens), never),
+        "sympow attention": (in_sympow.attention("attention", *tokens), never),
         "JAX chunked": (lambda: in_jax.chunked(*in_arrays)[0].block_until_ready(), in_jax.CHUNK),
         "PyTorch chunked": (lambda: in_torch.chunked(*in_tensors)[0], in_torch.CHUNK),
-        "sympow chunked": (own.from_start("chunked", tokens), SYMPOW_CHUNK),
-        "sympow recurrent": (own.from_start("recurrent", tokens), 1),
+        "sympow chunked": (in_sympow.attention("chunked", *tokens), SYMPOW_CHUNK),
+        "sympow recurrent": (in_sympow.attention("recurrent", *tokens), 1),
     }
 
 
@@ -81,12 +81,12 @@ def some_rows(T):
     return sorted({*np.random.default_rng(2).integers(0, T, 48), *range(16), T - 1})
 
 
-def over_tokens(library, T, before):
+def over_tokens(T, before):
     """Seconds of each form over T tokens, and its error; a reason in place of what does not fit."""
     tokens = sequence(T)
     rows = definition.power_rows(*tokens, some_rows(T))
     calls, errors, left_out = {}, {}, {}
-    for name, (call, tokens_per_update) in forms(library, tokens).items():
+    for name, (call, tokens_per_update) in forms(tokens).items():
         is_listing, is_quadratic = "quadratic" in name, "quadratic" in name or "attention" in name
         earlier, shorter = before.get(name, (0, T))
         if is_listing and 4 * 4 * T * T > memory():
@@ -103,7 +103,7 @@ def over_tokens(library, T, before):
     return {"seconds": best, "errors": errors, "left_out": left_out}
 
 
-def softmax(library, T, before):
+def softmax(T, before):
     """Seconds of causal softmax attention over T tokens, without gates, and its error; nothing where a call would take too long."""
     q, k, v, _ = sequence(T)
     if before and before["seconds"]["PyTorch"] * (T / before["T"]) ** 2 > LONGEST:
@@ -111,23 +111,21 @@ def softmax(library, T, before):
     say(f"T = {T}: softmax attention")
     rows = definition.softmax_rows(q, k, v, some_rows(T))
     tensors = [torch.from_numpy(x) for x in (q, k, v)]
-    own = in_sympow.Sequence(library, D, E)
-    calls = {"PyTorch": lambda: in_torch.softmax(*tensors), "sympow": own.from_start("softmax", (q, k, v))}
+    calls = {"PyTorch": lambda: in_torch.softmax(*tensors), "sympow": in_sympow.softmax(q, k, v)}
     errors = {name: check(f"softmax attention in {name}", rows, call(), np.inf) for name, call in calls.items()}
     return {"T": T, "seconds": in_turns(calls), "errors": errors}
 
 
-def gradients(library, T):
+def gradients(T):
     """Seconds of forward and backward over T tokens by the chunked scans, and the largest error of each beside the largest entry."""
     tokens, dy = sequence(T), np.random.default_rng(3).standard_normal((T, E), dtype=np.float32)
     say(f"T = {T}: gradients")
     wanted = definition.Gradients(*tokens, dy)
     in_arrays, in_tensors = [jnp.asarray(x) for x in (*tokens, dy)], [torch.from_numpy(x) for x in (*tokens, dy)]
-    own = in_sympow.Sequence(library, D, E)
     calls = {
         "JAX": lambda: jax.block_until_ready(in_jax.gradients(*in_arrays)),
         "PyTorch": lambda: in_torch.gradients(*in_tensors),
-        "sympow": own.gradients(tokens, dy),
+        "sympow": in_sympow.gradients(*tokens, dy),
     }
     chunks, errors = {"JAX": in_jax.CHUNK, "PyTorch": in_torch.CHUNK, "sympow": SYMPOW_CHUNK}, {}
     for name, call in calls.items():
@@ -139,7 +137,7 @@ def gradients(library, T):
     return {"T": T, "seconds": in_turns(calls), "errors": errors}
 
 
-def decoders(library, tokens):
+def decoders(tokens):
     """Name: a callable that takes token t and returns its output; all have seen the first tokens."""
     prefill = [x[:PREFILL] for x in tokens]
     columns = [x if x.ndim == 2 else x[:, None] for x in tokens]
@@ -151,33 +149,25 @@ def decoders(library, tokens):
     in_jax_state = in_jax.chunked(*map(jnp.asarray, prefill))[1].T.copy()
     in_torch_state = in_torch.chunked(*map(torch.from_numpy, prefill))[1].T.contiguous()
     embed = in_torch.Embedding(D)
-    own = in_sympow.Sequence(library, D, E)
-    own.from_start("chunked", prefill)()
-    outputs = [np.empty((1, E), np.float32) for _ in pieces]
-    steps = [own.form("recurrent", p, y) for p, y in zip(pieces, outputs)]
 
     def in_jax_step(t):
         nonlocal in_jax_state
         in_jax_state, y = in_jax.step(in_jax_state, *in_arrays[t])
         return y.block_until_ready()
 
-    def in_sympow_step(t):
-        steps[t]()
-        return outputs[t]
-
     return {
         "JAX": in_jax_step,
         "PyTorch": lambda t: in_torch.step(embed, in_torch_state, *in_tensors[t]),
-        "sympow": in_sympow_step,
+        "sympow": in_sympow.decoder(prefill, [[*p[:3], p[3][:, 0]] for p in pieces]),
     }
 
 
-def decoding(library):
+def decoding():
     """Seconds a token of each, after a prefill."""
     tokens = sequence(PREFILL + DECODED)
     rows = definition.power_rows(*tokens, range(PREFILL, PREFILL + DECODED, 8))
     calls, errors = {}, {}
-    for name, step in decoders(library, tokens).items():
+    for name, step in decoders(tokens).items():
         say(f"decoding: {name}")
         y = np.zeros((PREFILL + DECODED, E))
         for t in range(DECODED):
@@ -188,33 +178,33 @@ def decoding(library):
     return {"seconds": {name: best / DECODED for name, best in in_turns(calls).items()}, "errors": errors}
 
 
-SAME_INSTRUCTIONS = {"avx2_fma": "AVX2", "avx512": "AVX512", "baseline": "DEFAULT"}
+SAME_INSTRUCTIONS = {"x86-64-v2": "DEFAULT", "x86-64-v3": "AVX2", "x86-64-v4": "AVX512"}
 
 
-def instructions(library):
-    """What sympow was compiled for and which of its kernels PyTorch takes; a warning where these are not of one kind."""
-    own, theirs = in_sympow.instructions(library), torch.backends.cpu.get_cpu_capability()
+def instructions():
+    """Which of their kernels both take, sympow's by its level of x86-64; a warning where these are not of one kind."""
+    own, theirs = sympow.show_config("dicts")["processor"], torch.backends.cpu.get_cpu_capability()
     say(f"instructions: sympow {own}, PyTorch {theirs}")
     if SAME_INSTRUCTIONS.get(own) != theirs:
         say("warning: sympow and PyTorch use different instructions: their times are not of the same kind of code")
     return {"sympow": own, "PyTorch": theirs, "same": SAME_INSTRUCTIONS.get(own) == theirs}
 
 
-def everything(library, lengths):
+def everything(lengths):
     torch.set_num_threads(1)
-    used = instructions(library)
-    of_gradients = [gradients(library, T) for T in sorted(set(lengths)) if T >= SHORTEST_OF_GRADIENTS]
+    used = instructions()
+    of_gradients = [gradients(T) for T in sorted(set(lengths)) if T >= SHORTEST_OF_GRADIENTS]
     with torch.inference_mode():
-        return forward(library, lengths) | {"gradients": of_gradients, "instructions": used}
+        return forward(lengths) | {"gradients": of_gradients, "instructions": used}
 
 
-def forward(library, lengths):
+def forward(lengths):
     before = {}
-    versions = {"JAX": jax.__version__, "PyTorch": torch.__version__, "numpy": np.__version__}
-    over = {T: over_tokens(library, T, before) for T in sorted(set(lengths))}
+    versions = {"JAX": jax.__version__, "PyTorch": torch.__version__, "numpy": np.__version__, "sympow": sympow.__version__}
+    over = {T: over_tokens(T, before) for T in sorted(set(lengths))}
     of_softmax = []
     for T in sorted({*lengths, JUDGED_OF_SOFTMAX}):
-        if measured := softmax(library, T, of_softmax[-1] if of_softmax else None):
+        if measured := softmax(T, of_softmax[-1] if of_softmax else None):
             of_softmax.append(measured)
     return {
         "d": D,
@@ -225,5 +215,5 @@ def forward(library, lengths):
         "softmax": of_softmax,
         "judged_of_softmax": JUDGED_OF_SOFTMAX,
         "prefill": PREFILL,
-        "decode": decoding(library),
+        "decode": decoding(),
     }

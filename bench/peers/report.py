@@ -16,7 +16,7 @@ import matplotlib.pyplot as plt
 BEGIN, END = "<!-- begin: written by bench/peers/run.py -->", "<!-- end: written by bench/peers/run.py -->"
 COLOURS = {"JAX": "#009E73", "PyTorch": "#D55E00", "sympow": "#0072B2"}  # apart for those who see no red and green
 MARKERS = {"JAX": "s", "PyTorch": "^", "sympow": "o"}
-SOFTMAX_BARS = {"avx2_fma": 1.2, "avx512": 1.15}  # times as fast as PyTorch's kernel, at the length that is judged
+SOFTMAX_BARS = {"x86-64-v3": 1.2, "x86-64-v4": 1.15}  # times as fast as PyTorch's kernel, at the length that is judged
 QUADRATIC = {"JAX": "JAX quadratic", "PyTorch": "PyTorch quadratic", "sympow": "sympow attention"}
 
 
@@ -69,7 +69,7 @@ def table(results):
     lines = [
         f"Measured on {results['date']}: {results['processor']}; one thread, float, d = e = {results['d']}. "
         + ", ".join(f"{name} {version}" for name, version in results["versions"].items() if name != "numpy")
-        + f"; sympow compiled by {results['compiler']}, -O3 -march=native, for {results['instructions']['sympow']}; "
+        + f", the package, whose library is for {results['instructions']['sympow']}; "
         f"PyTorch uses its kernels for {results['instructions']['PyTorch']}"
         + ("." if results["instructions"]["same"] else ": **not the same kind of code**."),
         "",

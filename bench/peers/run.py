@@ -10,7 +10,7 @@ checked against the definition in float64 by the row rule before anything is tim
 
 Writes results.json, table.md and two plots to --out. --page replaces the table of a page between its markers and puts the plots beside it.
 The first run makes a virtual environment in build/peers/venv from requirements.txt (PyTorch's wheel is large: 6 GB with all it brings).
-CXX names another compiler, EIGEN the folder of another Eigen.
+It installs the package there, too, as `pip install .` does; SYMPOW_C_LIBRARY names a library in place of the package's.
 """
 
 import argparse
@@ -54,24 +54,23 @@ def enter_environment():
     os.execv(python, [python, __file__, *sys.argv[1:]])
 
 
-def build_library():
-    """Compiles sympow's forms for this processor, when they or a header have changed; returns the library and the compiler."""
-    compiler, library, source = os.environ.get("CXX", "c++"), BUILD / "libsympow_forms.so", HERE / "sympow_forms.cpp"
-    newest = max(path.stat().st_mtime for path in [source, *(ROOT / "include").rglob("*.hpp")])
-    if not library.exists() or library.stat().st_mtime < newest:
-        print("compiling", source.name, flush=True)
-        eigen = os.environ.get("EIGEN", "/usr/include/eigen3")
-        flags = "-std=c++20 -O3 -march=native -DNDEBUG -shared -fPIC".split()
-        flags += [f"-I{ROOT / 'include'}", f"-I{eigen}"]
-        subprocess.run([compiler, *flags, source, "-o", library], check=True)
-    version = subprocess.run([compiler, "--version"], capture_output=True, text=True, check=True).stdout.splitlines()[0]
-    return str(library), version
+def install_package():
+    """The package of this checkout, as pip compiles it, when something of it has changed."""
+    stamp, parts = BUILD / "installed", ["include", "python", "CMakeLists.txt", "pyproject.toml"]
+    files = (path for part in parts for path in [ROOT / part, *(ROOT / part).rglob("*.*")])
+    newest = max(path.stat().st_mtime for path in files if "__pycache__" not in path.parts)
+    if "SYMPOW_C_LIBRARY" in os.environ:
+        sys.path.insert(0, str(ROOT / "python"))
+    elif not stamp.exists() or stamp.stat().st_mtime < newest:
+        print("compiling the package, which takes 20 minutes of a processor's time", flush=True)
+        subprocess.run([sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--force-reinstall", ROOT], check=True)
+        stamp.touch()
 
 
 def main():
     chosen = arguments()
     enter_environment()
-    library, compiler = build_library()
+    install_package()
     os.sched_setaffinity(0, {max(os.sched_getaffinity(0))})  # one core for all, before a library counts them
     os.environ["XLA_FLAGS"] = "--xla_cpu_multi_thread_eigen=false"
     import measure
@@ -79,7 +78,7 @@ def main():
 
     if chosen.page and not report.has_markers(chosen.page):
         sys.exit(f"{chosen.page} has no place for the table: it must hold {report.BEGIN} and {report.END}, once each")
-    results = measure.everything(library, chosen.tokens) | {"compiler": compiler}
+    results = measure.everything(chosen.tokens)
     report.write(results, chosen.out, chosen.page)
     print((chosen.out / "table.md").read_text(), end="")
 
