@@ -219,6 +219,11 @@ class Bits(Test):
             self.assertGreater(np.abs(np.asarray(rows)).max(), 0)
             self.equal(rows, rows_of(*arrays_of((batch.q, batch.k, values))))
 
+    def test_arrays_in_calls_on_numpys(self):
+        batch = Batch()
+        given = [jnp.asarray(x) for x in (batch.q, batch.k, batch.v)]
+        self.assertTrue(np.array_equal(sympow.attention(*given), sympow.attention(*map(np.asarray, given))))
+
     def test_functions_of_others(self):
         batch = Batch(np.float32, d=4, e=4)
         for mask in ("causal", "full"):
