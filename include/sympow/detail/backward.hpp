@@ -37,8 +37,7 @@ void attention_backward(const F& feature, const BackwardCall<Scalar>& call) {
       const Segment range = past[b].tokens, none{range.begin, 0};
       segments.segment.load_gates(range);
       Frame frame = past[b].start;
-      segments.load(frame, with_queries ? segments.query_tokens(range) : none,
-                    with_keys ? segments.key_tokens(range) : none);
+      segments.load(frame, with_queries ? query_tokens(call, range) : none, with_keys ? key_tokens(call, range) : none);
       past.begin(b);
       segments.go_back(past, past[b].start);
     }
@@ -130,7 +129,7 @@ class ChunkedBackward {
     StatePast<Scalar, F> past(call_.forward.state, feature_, call_.transition, state, chunk_, false);
     segments_.segment.weigh_zero_keys(false);
     if (segments_.segment.load_gates(s)) past.reset();
-    segments_.load(past.frame(), {s.begin, 0}, segments_.key_tokens(s), past.elapsed());
+    segments_.load(past.frame(), {s.begin, 0}, key_tokens(call_, s), past.elapsed());
     past.take(segments_.segment);
     segments_.segment.weigh_zero_keys(true);
   }
@@ -200,7 +199,7 @@ class ChunkedBackward {
         const Segment s = range(n), none{s.begin, 0};
         segments_.segment.load_gates(s);
         Frame frame = starts[static_cast<std::size_t>(n)];
-        segments_.load(frame, with_rows ? segments_.query_tokens(s) : none, with_rows ? none : segments_.key_tokens(s));
+        segments_.load(frame, with_rows ? query_tokens(call_, s) : none, with_rows ? none : key_tokens(call_, s));
         past_.begin(segments_, state.sums, nullptr, true);
         segments_.go_back(past_, starts[static_cast<std::size_t>(n)]);
       }

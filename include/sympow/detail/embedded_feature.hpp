@@ -198,6 +198,15 @@ inline constexpr bool has_embedding = FiniteFeatureMap<F>;
 template <class Scalar>
 inline constexpr bool has_embedding<EmbeddedFeature<Scalar>> = true;
 
+/// See `has_nonnegative_entries`.
+template <FeatureMap F>
+bool entries_are_nonnegative([[maybe_unused]] const F& feature) {
+  if constexpr (F::score == Score::embedded)
+    return feature.entries_are_nonnegative();
+  else
+    return has_nonnegative_entries<F>;
+}
+
 /// Whether scores are made of φ: an embedded score without a closed form.
 template <FeatureMap F>
 bool scores_need_features([[maybe_unused]] const F& feature) {

@@ -43,12 +43,6 @@ struct ForwardCall {
   /// Tokens that the call goes over.
   [[nodiscard]] Index tokens() const { return std::max(K.cols(), Q.cols() + options.mask.offset); }
   [[nodiscard]] RowReports reports() const { return {options.diagnostics, sums}; }
-  /// The tokens of a segment that have keys, and those that have queries.
-  [[nodiscard]] Segment keys_in(Segment s) const { return {s.begin, std::clamp<Index>(K.cols() - s.begin, 0, s.size)}; }
-  [[nodiscard]] Segment queries_in(Segment s) const {
-    const Index begin = std::clamp(options.mask.offset, s.begin, s.end());
-    return {begin, std::clamp(options.mask.offset + Q.cols(), begin, s.end()) - begin};
-  }
   [[nodiscard]] MatrixView<const Scalar> queries_of(Index head, Index first, Index n) const {
     return {Q.data() + head * group.to_next_Q + (n == 0 ? 0 : first) * Q.outerStride(), Q.rows(), n, Q.outerStride()};
   }
@@ -78,8 +72,8 @@ void forward(const ForwardCall<Scalar>& call, const PassSteps& steps, LoadedSegm
     if (call.visit_chunk != nullptr && t % steps.most == 0) (*call.visit_chunk)(t);
     if (segment.load_gates({t, std::min(steps.most - t % steps.most, steps.tokens - t)})) past.reset();
     const bool is_literal = past.ends_early(segment, call.K) || steps.is_literal;
-    const Segment keys = steps.updates_past ? call.keys_in(segment.range()) : Segment{t, 0},
-                  queries = steps.has_queries ? call.queries_in(segment.range()) : Segment{t, 0};
+    const Segment keys = steps.updates_past ? key_tokens(call, segment.range()) : Segment{t, 0},
+                  queries = steps.has_queries ? query_tokens(call, segment.range()) : Segment{t, 0};
     const Index first = queries.begin - call.options.mask.offset;
     if (heads > 1) call.memory.frame = past.frame();
     for (Index head = 0; head < heads; ++head) {

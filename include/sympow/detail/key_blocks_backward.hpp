@@ -66,7 +66,7 @@ class KeyBlocksBackward {
     for (Index t = 0; t < tokens; t += s.size()) {
       s.segment.load_gates({t, std::min(block_tokens, tokens - t)});
       const Frame start = frame;
-      s.load(frame, {t, 0}, s.key_tokens(s.segment.range()));
+      s.load(frame, {t, 0}, key_tokens(s.call, s.segment.range()));
       keep(s, start);
     }
     m_.planes(s.flows_through(), size()).setZero();

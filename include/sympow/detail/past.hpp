@@ -364,16 +364,10 @@ class StatePast {
     sums_.split.get_high(first, rounded);
     return {{rounded.data(), 1, e}, nullptr, Z};
   }
-  [[nodiscard]] bool entries_are_nonnegative() const {
-    if constexpr (F::score == Score::embedded)
-      return feature_.entries_are_nonnegative();
-    else
-      return has_nonnegative_entries<F>;
-  }
   // The largest denominator of each row that can be rounding: ‖φ(q)‖ A, or where channels have decayed by themselves
   // (Σ_c |q_c| A_c^{1/P})^P if that is less, by Minkowski's inequality. Nothing cancels among entries of one sign.
   void set_noise(const ScaledQueries<Scalar>& queries, bool pulls, bool divides, ColumnView<double> noise) const {
-    if (!divides || entries_are_nonnegative()) return noise.setZero(), void();
+    if (!divides || entries_are_nonnegative(feature_)) return noise.setZero(), void();
     const auto& weights = sums_.channel_weights;
     auto roots = memory_.roots(weights.size());
     for (Index c = 0; c < roots.size(); ++c) roots[c] = std::pow(weights[c], 1. / P);

@@ -158,6 +158,16 @@ void raise_channel_weights(ColumnView<double> weights, const WeightedKeys<Scalar
     raise_channel_weights<P>(weights, keys.vectors.at(j, 0).data, keys.exponents[j]);  // its channels lie side by side
 }
 
+/// The tokens of a range that have keys, and those that have queries.
+inline Segment common(Segment a, Segment b) {
+  const Index begin = std::clamp(b.begin, a.begin, a.end());
+  return {begin, std::clamp(b.end(), begin, a.end()) - begin};
+}
+Segment key_tokens(const auto& call, Segment range) { return common(range, {0, call.K.cols()}); }
+Segment query_tokens(const auto& call, Segment range) {
+  return common(range, {call.options.mask.offset, call.Q.cols()});
+}
+
 /// Which of the keys of some tokens the query at token t sees, counted from the first of these tokens.
 inline Segment seen_keys(const Mask& mask, Index t, Segment tokens) {
   const Index end = std::clamp<Index>(mask.end(t) - tokens.begin, 0, tokens.size),

@@ -116,14 +116,6 @@ class SegmentBackward {
   /// What turned under a segment's rows and keys and those of later ones, where angles are absolute.
   [[nodiscard]] ColumnView<double> absolute_through() { return buffers.absolute(flows_through()); }
 
-  /// The tokens of a range that have keys, and those that have queries.
-  [[nodiscard]] Segment key_tokens(Segment s) const {
-    return {s.begin, std::clamp<Index>(call.K.cols() - s.begin, 0, s.size)};
-  }
-  [[nodiscard]] Segment query_tokens(Segment s) const {
-    const Index offset = call.options.mask.offset, begin = std::clamp(offset, s.begin, s.end());
-    return {begin, std::clamp(offset + call.Q.cols(), begin, s.end()) - begin};
-  }
   /// Loads the tokens of a range whose gates are loaded: those that have queries, and those that have keys.
   void load(Frame& frame, Segment with_queries, Segment with_keys, const LogGate& elapsed = {}) {
     queries_ = with_queries, keys_ = with_keys;

@@ -250,9 +250,7 @@ class StateBackward {
   }
   // The largest part of a denominator that can be rounding, see `StatePast`.
   double noise_of(ColumnView<const Scalar> q) const {
-    bool nonnegative = has_nonnegative_entries<F>;
-    if constexpr (is_embedded) nonnegative = feature_.entries_are_nonnegative();
-    if (nonnegative) return 0;
+    if (entries_are_nonnegative(feature_)) return 0;
     const double noise = power<P>(std::sqrt(static_cast<double>(squared_norm(q.data(), q.size())))) * S_->A;
     const auto& weights = S_->channel_weights;
     double sum = 0;
