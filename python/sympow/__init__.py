@@ -424,7 +424,7 @@ class _KeptCall:
     def __init__(self, call: str, attention: Attention, key: list[Any], states: c_void_p | None,
                  inputs: dict[str, Tensor | None], rows: Tensor) -> None:
         self.of, self._inputs = (call, attention, key), _struct_of(_Inputs, inputs)
-        self._tensors = [x for x in (*inputs.values(), rows) if x is not None]
+        self._tensors = [x for x in (rows, *inputs.values()) if x is not None]
         for x in self._tensors:
             x.owner = None  # a call brings its own
         self._arguments = attention._handle.pointer, byref(self._inputs), states, byref(rows)
@@ -715,7 +715,7 @@ class Attention:
         out = _rows_like(inputs[0], inputs[2]) if out is None else out
         key: list[Any] = []
         arrays = []
-        for x in (*inputs, out):
+        for x in (out, *inputs):
             if isinstance(x, np.ndarray):
                 key += type(x), x.shape, x.strides, x.dtype
                 arrays.append(x)
@@ -773,7 +773,7 @@ class Attention:
                  views: Callable[[], tuple[dict[str, Tensor | None], Tensor]]) -> None:
         """`sympow_attend` or `sympow_decode` on a CPU. `views()` gives inputs and rows; it is called again only where
         `key` is another than in the last call with this state, or of this thread without one: equal keys are for arrays
-        that differ in nothing but `addresses`, those of the inputs that are given and of the rows. Addresses are asked
+        that differ in nothing but `addresses`, those of the rows and of the inputs that are given. Addresses are asked
         for after `views()`, which may refuse the arrays."""
         if state is None:
             kept = getattr(_own, "kept", None)
