@@ -235,10 +235,10 @@ typedef struct sympow_state_gradients sympow_state_gradients;
 /// Rows Y, [B, T_q, H, e], of all heads of a batch; 0 where Q is padding.
 ///
 /// With states the call goes on from them and leaves them after its last tokens; without, null, nothing came before. Hs
-/// = Hk states are shared by the query heads of a key head, whose gates and β then are those of a key head too. `stream`
-/// is of a device; null on a CPU. Results are the same bit for bit for any number of threads. Cost: see the forms.
-/// Allocates β, θ and channel gates in double, Householder vectors as they are, some 200 bytes a head, without states
-/// those of the state forms, and what the workspace grows by.
+/// = Hk states are shared by the query heads of a key head, whose gates and β then are those of a key head too.
+/// `stream` is of a device; null on a CPU. Results are the same bit for bit for any number of threads. Cost: see the
+/// forms. Allocates β, θ and channel gates in double, Householder vectors as they are, some 200 bytes a head, without
+/// states those of the state forms, and what the workspace grows by.
 ///
 /// `rows` null, with states on a CPU: these alone move on, to the same bits, at half the cost. Queries are not
 /// looked at then; null, there are as many heads as of the keys.

@@ -212,7 +212,7 @@ void check_same_lengths(const char* name, const Heads<S>& x, const char* other, 
                            " (that in ", other, ")", unless);
 }
 
-/// The arguments of a batch except its transitions and states. Y are the rows, if they are wanted, or their gradients dY.
+/// The arguments of a batch except its transitions and states. Y are the rows, if wanted, or their gradients dY.
 template <class Scalar, class Row = Scalar>
 struct BatchCall {
   Heads<const Scalar> Q, K, V;

@@ -129,7 +129,7 @@ inline void read_parameters(const sympow_inputs& x, const Settings& settings, In
 }
 
 /// Reads a call. Throws `InvalidArgument`, `ShapeMismatch`, `DimensionOverflow`, `NotBuilt`; what the forms look at,
-/// as gates and lengths, they check themselves. Where there are no rows, keys are in the place of queries that are null.
+/// as gates and lengths, they check themselves. Where there are no rows, keys are in the place of null queries.
 inline Inputs inputs_in(const sympow_inputs* given, const Settings& settings, const Place& place = {},
                         bool has_rows = true) {
   const sympow_inputs x = read_struct(given, "inputs", sympow_inputs SYMPOW_INPUTS_INIT);
