@@ -162,10 +162,11 @@ def _cached_attention(threads: int, *options: Any) -> sympow.Attention:
 
 def _attention(options: tuple[Any, ...]) -> sympow.Attention:
     """That of these options, for the threads of PyTorch. Raises what `sympow.Attention` does."""
+    threads = torch.get_num_threads()
     try:
-        return _cached_attention(torch.get_num_threads(), *options)
-    except TypeError:  # such as a list in the place of a number
-        return sympow.Attention(**dict(zip(_OPTION_NAMES, options)))
+        return _cached_attention(threads, *options)
+    except TypeError:  # such as an array in the place of a number
+        return sympow.Attention(threads=threads, **dict(zip(_OPTION_NAMES, options)))
 
 
 # ---- sizes ----
