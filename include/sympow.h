@@ -240,6 +240,9 @@ typedef struct sympow_state_gradients sympow_state_gradients;
 /// forms. Allocates β, θ and channel gates in double, Householder vectors as they are, some 200 bytes a head, without
 /// states those of the state forms, and what the workspace grows by.
 ///
+/// `rows` null, with states on a CPU: these alone move on, to the same bits, at half the cost. Queries are not
+/// looked at then; null, there are as many heads as of the keys.
+///
 /// On a device: powers and sizes that sympow::cuda was compiled for, see docs/cuda.md, the forms automatic, attention
 /// and chunked, the causal mask without an offset, β of key heads, no channel gates and no Householder vectors,
 /// `check_finite` 0; the rest is SYMPOW_NOT_BUILT. Rows of padding are not written. Allocates no memory there.

@@ -85,6 +85,31 @@ TEST_CASE("a head of a batch is the head alone, whatever the order, the form, th
   }
 }
 
+TEST_CASE("a batch without rows leaves its states as one with rows does, and looks at no query", "[attention]") {
+  for (const Form form : {Form::automatic, Form::recurrent, Form::chunked})
+    for (const bool share : {false, true}) {
+      RandomBatch<float> batch(Order::bthd, {40, 0, 21}, 4, 2, 5);
+      const BatchOptions options{.form = form, .head = {.scale = .5, .chunk = chunk}};
+      const auto transitions = [&](Index b, Index h) { return batch.transition(b, h); };
+      auto unread = batch.Q;
+      for (float& x : unread.data) x = std::numeric_limits<float>::quiet_NaN();
+      auto states = batch.fresh_states<Power>();
+      if (share) states.erase(states.begin() + std::ssize(states) / 2, states.end());
+      auto moved = states;
+      const AttendCall<float, Power> call{
+          .Q = unread.heads(), .K = batch.K.heads(), .V = batch.V.heads(), .states = moved, .options = options};
+      for (int n = 0; n < 2; ++n) {
+        batch.attend(Power{}, transitions, options, states);
+        attend(Power{}, transitions, call);
+        for (std::size_t i = 0; i < states.size(); ++i) REQUIRE(same_bits(states[i], moved[i]));
+      }
+      AttendCall<float, Power> without = call;
+      without.states = {};
+      REQUIRE_THROWS_WITH(attend(Power{}, transitions, without),
+                          "attend: Y and states are left out, must be one of them at least");
+    }
+}
+
 TEST_CASE("transitions come from a callable, from a container or from one for all", "[attention]") {
   RandomBatch<double> batch(Order::bthd, {12, 30}, 2, 2, 9);
   auto states = batch.fresh_states<Power>();

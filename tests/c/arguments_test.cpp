@@ -327,7 +327,11 @@ TEST_CASE("handles that are missing or of another kind", "[c]") {
   check_refused(sympow_attend(call.attention, nullptr, nullptr, &call.rows, nullptr, nullptr), bad, "inputs is null");
   check_refused(sympow_attend(call.attention, &call.in, no_states, &call.rows, nullptr, nullptr), bad,
                 "states is a sympow_attention, must be sympow_states");
-  check_refused(sympow_attend(call.attention, &call.in, call.states, nullptr, nullptr, nullptr), bad, "rows is null");
+  check_refused(sympow_attend(call.attention, &call.in, nullptr, nullptr, nullptr, nullptr), bad, "rows is null");
+  sympow_inputs without_queries = call.in;
+  without_queries.queries = nullptr;
+  check_refused(sympow_attend(call.attention, &without_queries, call.states, &call.rows, nullptr, nullptr), bad,
+                "inputs->queries is null");
   check_refused(sympow_attend(call.attention, &call.in, call.states, &call.rows, no_workspace, nullptr), bad,
                 "workspace is sympow_states, must be a sympow_workspace");
   check_refused(sympow_attend(call.attention, &call.in, call.states, &call.rows, nullptr, stream), bad,

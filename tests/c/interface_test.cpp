@@ -7,6 +7,7 @@
 #include <fstream>
 #include <random>
 #include <sstream>
+#include <utility>
 
 #include <sympow/attention/state_file.hpp>
 
@@ -505,6 +506,29 @@ void check_written() {
 }
 
 }  // namespace
+
+TEST_CASE("a call without rows leaves states as one with rows does, with queries and without", "[c]") {
+  CBatch<float> batch(2, 40, 4, 2, 2);
+  Attention attention;
+  const sympow_options options = turning_options();
+  REQUIRE(said(sympow_attention_create(&options, &attention)) == well);
+  sympow_state_shape shape = SYMPOW_STATE_SHAPE_INIT;
+  shape.batch = 2, shape.heads = 2, shape.d = batch.d, shape.e = batch.e;
+  sympow_inputs in = batch.inputs(givens.back());
+  const auto left = [&](auto* call, const sympow_tensor* rows) {
+    CStates states;
+    REQUIRE(said(sympow_states_create(attention, &shape, nullptr, &states)) == well);
+    for (int n = 0; n < 2; ++n) REQUIRE(said(call(attention, &in, states, rows, nullptr, nullptr)) == well);
+    return saved(states);
+  };
+  for (const auto call : {&sympow_attend, &sympow_decode}) {
+    const std::string wanted = left(call, batch.Y.view());
+    REQUIRE(left(call, nullptr) == wanted);
+    const sympow_tensor* const queries = std::exchange(in.queries, nullptr);
+    REQUIRE(left(call, nullptr) == wanted);
+    in.queries = queries;
+  }
+}
 
 TEST_CASE("states begin with sums that are written", "[c]") {
   check_written<float, 1>();

@@ -586,6 +586,47 @@ class States(unittest.TestCase):
         state.clear()
         self.assertTrue(np.array_equal(self.advance(state, 0, 40), self.rows))
 
+    def test_tokens_are_absorbed_as_a_call_with_rows_leaves_them(self):
+        long = np.random.default_rng(2).standard_normal((3, 1, 24000, 1, 64)).astype(np.float32)  # cut for threads
+        for dtype, form in itertools.product((np.float32, np.float64), ("automatic", "recurrent", "chunked")):
+            batch = Batch(dtype)
+            gates = -0.1 * np.abs(batch.k)
+            w = batch.k / np.linalg.norm(batch.k, axis=3, keepdims=True)
+            for power, given in ((2, batch.turning()), (3, dict(channel_gates=gates)), (1, dict(householder=w)),
+                                 (2, dict(lengths=np.array([40, 17])))):
+                with self.subTest(dtype=dtype, form=form, power=power, given=list(given)):
+                    attention = attention_of(form=form, power=power)
+                    self.check_absorbed(attention, batch.state(attention), (batch.q, batch.k, batch.v), given)
+        attention = sympow.Attention(form="chunked")
+        self.check_absorbed(attention, sympow.State(attention, 1, 1, 64, 64), tuple(long), {})
+
+    def check_absorbed(self, attention, state, tokens, given):
+        """From an empty state and from one that goes on."""
+        absorbing = state.copy()
+        with tempfile.TemporaryDirectory() as folder:
+            for _ in range(2):
+                attention(*tokens, state=state, **given)
+                attention.absorb(*tokens[1:], absorbing, **given)
+                files = [Path(folder, name) for name in "ab"]
+                state.save(files[0])
+                absorbing.save(files[1])
+                self.assertEqual(*(file.read_bytes() for file in files))
+
+    def test_mistakes_of_absorbed_tokens(self):
+        state, (_, k, v) = self.batch.state(self.attention), self.batch.tokens(0, 40)[0]
+        for error, words, arguments in (
+                (TypeError, "state is a NoneType, must be a sympow.State", (k, v, None)),
+                (TypeError, "keys is a list, must be a numpy array", ([1], v, state)),
+                (sympow.ShapeMismatch, r"values: shape\[1\] is 39, must be 40", (k, v[:, 1:], state)),
+                (sympow.ShapeMismatch, "heads of states is 2, must be 1", (k[:, :, :1], v[:, :, :1], state)),
+                (sympow.InvalidArgument, "keys is None", (None, v, state))):
+            with self.assertRaisesRegex(error, words):
+                self.attention.absorb(*arguments)
+        self.assertEqual(state.tokens(), 0)
+        with self.assertRaisesRegex(sympow.InvalidArgument, "^out is None"):
+            self.attention.attend_tensors({name: sympow._view(name, x) for name, x in zip(
+                ("queries", "keys", "values"), (self.batch.q, k, v))}, None)
+
     def test_sums_are_read_rounded_and_kept(self):
         state, rounds = (self.batch.state(self.attention) for _ in range(2))
         rounds.read_as_bf16()

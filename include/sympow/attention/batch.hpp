@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <concepts>
+#include <optional>
 #include <ranges>
 #include <string>
 #include <utility>
@@ -211,11 +212,11 @@ void check_same_lengths(const char* name, const Heads<S>& x, const char* other, 
                            " (that in ", other, ")", unless);
 }
 
-/// The arguments of a batch except its transitions and states. Y are the rows, or their gradients dY.
+/// The arguments of a batch except its transitions and states. Y are the rows, if wanted, or their gradients dY.
 template <class Scalar, class Row = Scalar>
 struct BatchCall {
   Heads<const Scalar> Q, K, V;
-  Heads<Row> Y;
+  std::optional<Heads<Row>> Y;
   BatchOptions options;
   Index group = 1;  ///< query heads that share a state
 
@@ -230,14 +231,14 @@ struct BatchCall {
     const char* const of_Y = std::is_const_v<Row> ? "dY" : "Y";
     check_same("number of sequences", "K", K.sequences(), "Q", Q.sequences());
     check_same("number of sequences", "V", V.sequences(), "Q", Q.sequences());
-    check_same("number of sequences", of_Y, Y.sequences(), "Q", Q.sequences());
+    if (Y) check_same("number of sequences", of_Y, Y->sequences(), "Q", Q.sequences());
     if (options.head.mask == causal()) check_same_lengths("K", K, "Q", Q, " unless options.head.mask says otherwise");
     check_same_lengths("V", V, "K", K);
-    check_same_lengths(of_Y, Y, "Q", Q);
+    if (Y) check_same_lengths(of_Y, *Y, "Q", Q);
     check_same("number of heads", "V", V.heads(), "K", K.heads());
-    check_same("number of heads", of_Y, Y.heads(), "Q", Q.heads());
+    if (Y) check_same("number of heads", of_Y, Y->heads(), "Q", Q.heads());
     check_same("dimension", "K", K.dimension(), "Q", Q.dimension());
-    check_same("dimension", of_Y, Y.dimension(), "V", V.dimension());
+    if (Y) check_same("dimension", of_Y, Y->dimension(), "V", V.dimension());
     if (Q.heads() == 0 && K.heads() > 0)
       raise<ShapeMismatch>("number of heads of Q is 0, must be at least that of K, which is ", K.heads());
     if (Q.heads() > 0 && (K.heads() == 0 || Q.heads() % K.heads() != 0))
@@ -253,11 +254,17 @@ struct BatchCall {
   /// Groups of a sequence, and of all sequences.
   [[nodiscard]] Index groups() const { return Q.heads() / group; }
   [[nodiscard]] Index all_groups() const { return Q.sequences() * groups(); }
-  [[nodiscard]] HeadGroup head_group() const { return {group, Q.to_next_head(), Y.to_next_head()}; }
+  [[nodiscard]] HeadGroup head_group() const { return {group, Q.to_next_head(), Y ? Y->to_next_head() : 0}; }
   /// Query head h of a sequence, which reads key head h / (H / H_kv).
   [[nodiscard]] Head head(Index b, Index h) const {
     const Index key_head = h / heads_of_key();
-    return {b, h, Q.head(b, h), K.head(b, key_head), V.head(b, key_head), Y.head(b, h)};
+    using Rows = typename Heads<Row>::Head;
+    return {b,
+            h,
+            Q.head(b, h),
+            K.head(b, key_head),
+            V.head(b, key_head),
+            Y ? Y->head(b, h) : Rows(nullptr, V.dimension(), 0, Eigen::OuterStride<>(V.dimension()))};
   }
   [[nodiscard]] Head first_head(Index n) const { return head(n / groups(), n % groups() * group); }
 };
@@ -386,8 +393,8 @@ template <class Scalar, FeatureMap F>
 struct AttendCall {
   Heads<const Scalar> Q, K, V;
   RangeRef<typename detail::StateOf<Scalar, F>::type> states = {};  ///< one a query head or key head, or none
-  Heads<Scalar> Y;
-  OptionalRef<Tapes<Scalar, F>> tapes = {};         ///< keep the forward pass for `attend_vjp`
+  std::optional<Heads<Scalar>> Y = {};                              ///< rows; left out: the states alone move on
+  OptionalRef<Tapes<Scalar, F>> tapes = {};                         ///< keep the forward pass for `attend_vjp`
   OptionalRef<Workspaces<Scalar>> workspaces = {};  ///< scratch; the call makes its own if they are left out
   BatchOptions options = {};
 };
@@ -406,7 +413,8 @@ template <class Scalar, FeatureMap F>
 void BatchForms<Scalar, F>::run(RowKind kind, const F& feature, BatchTransitions<Scalar>& transitions,
                                 const AttendCall<Scalar, F>& x, const Threads& given) {
   const CheckedBatch batch(feature, transitions, BatchCall<Scalar>{x.Q, x.K, x.V, x.Y, x.options}, x.states);
-  check_outputs({{"Y", x.Y.layout()}}, {{"Q", x.Q.layout()}, {"K", x.K.layout()}, {"V", x.V.layout()}});
+  if (!x.Y && !x.states) raise<InvalidArgument>("attend: Y and states are left out, must be one of them at least");
+  if (x.Y) check_outputs({{"Y", x.Y->layout()}}, {{"Q", x.Q.layout()}, {"K", x.K.layout()}, {"V", x.V.layout()}});
   if (x.states && x.tapes)
     raise<InvalidArgument>("attend: states and tapes are given; tapes are of calls without states");
   const auto& call = batch.call;
@@ -420,18 +428,20 @@ void BatchForms<Scalar, F>::run(RowKind kind, const F& feature, BatchTransitions
     x.tapes->resize(static_cast<std::size_t>(count));
     for (auto& tape : *x.tapes) TapeAccess::begin(tape);
   }
-  // run(the inputs of group n, where its rows go)
+  // run(the inputs of group n, where its rows go, if they do)
   const auto with_group = [&](Index n, const auto& run) {
     const auto head = call.first_head(n);
-    for (Index r = 0; r < call.group; ++r) call.Y.padding(head.sequence, head.head + r).setZero();
+    for (Index r = 0; call.Y && r < call.group; ++r) call.Y->padding(head.sequence, head.head + r).setZero();
     transitions.with(n, [&](const TransitionView<Scalar>& transition) {
-      run(FormInputs<Scalar, F>{kind, feature, transition, head.Q, head.K, head.V, options, call.head_group()}, head.Y);
+      Batch<Scalar> Y = head.Y;
+      run(FormInputs<Scalar, F>{kind, feature, transition, head.Q, head.K, head.V, options, call.head_group()},
+          call.Y ? OptionalRef<Batch<Scalar>>(Y) : OptionalRef<Batch<Scalar>>());
     });
   };
   parallel_for(count, threads, workspaces, [&](Index n, Workspace<Scalar>& work) {
     const GroupPlan plan = batch.plan(n);
     if (plan.scanned_chunk > 0) return;
-    with_group(n, [&](const FormInputs<Scalar, F>& inputs, Batch<Scalar> Y) {
+    with_group(n, [&](const FormInputs<Scalar, F>& inputs, OptionalRef<Batch<Scalar>> Y) {
       OptionalRef<Tape<Scalar, F>> tape;
       if (x.tapes) tape = (*x.tapes)[static_cast<std::size_t>(n)];
       FormCalls<Scalar, F>::run(plan.form, inputs, batch.state(n), Y, tape, work);
@@ -440,7 +450,7 @@ void BatchForms<Scalar, F>::run(RowKind kind, const F& feature, BatchTransitions
   if constexpr (FiniteFeatureMap<F> && F::score == Score::power)
     for (Index n = 0; n < count; ++n)
       if (options.chunk = batch.plan(n).scanned_chunk; options.chunk > 0)
-        with_group(n, [&](const FormInputs<Scalar, F>& inputs, Batch<Scalar> Y) {
+        with_group(n, [&](const FormInputs<Scalar, F>& inputs, OptionalRef<Batch<Scalar>> Y) {
           with_state(batch.state(n), inputs,
                      [&](State<Scalar, F>& state) { scan<F, Scalar>(inputs, state, Y, workspaces, threads); });
         });
@@ -482,7 +492,8 @@ inline namespace SYMPOW_THREADS {
 /// states' worth of tokens and 10^9 operations. Results depend on shapes, on the options, on which states are empty and
 /// at e = 1 on how far values lie apart, and not on threads: they are the same bit for bit for any number of them, and
 /// without OpenMP. Tapes, of calls without states, keep of the forward pass what `attend_vjp` needs; Y is that
-/// without.
+/// without. With states Y may be left out: they move on, to the same bits, at half the cost. Q is then not
+/// looked at; give K in its place.
 ///
 /// Throws `ShapeMismatch`, `InvalidArgument`, and with the sequence and head in the message what the form throws for
 /// one, and what the callable throws, as the type that it is; nothing has then been touched. Memory may end later:

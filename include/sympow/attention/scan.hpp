@@ -219,8 +219,8 @@ void merge_segment(const State<Scalar, F>& state, State<Scalar, F>& part, State<
 /// two. (To give each thread some of the e values instead is simpler, but repeats embeddings and logits: 1.4 times the
 /// speed on two threads.)
 template <class F, class Scalar>
-void scan(const FormInputs<Scalar, F>& x, State<Scalar, F>& state, Batch<Scalar> Y, Workspaces<Scalar>& workspaces,
-          const Threads& threads) {
+void scan(const FormInputs<Scalar, F>& x, State<Scalar, F>& state, OptionalRef<Batch<Scalar>> Y,
+          Workspaces<Scalar>& workspaces, const Threads& threads) {
   const EqualSegments segments = segments_of(x);
   const Index window = std::max(4, 2 * threads.count), in_use = std::min(segments.count(), 2 * window);
   if (workspaces.empty()) workspaces.resize(1);
@@ -240,9 +240,10 @@ void scan(const FormInputs<Scalar, F>& x, State<Scalar, F>& state, Batch<Scalar>
     merge_segment(states[s], parts[s], states[s + 1]);
   };
   const auto read = [&](Index s, Workspace<Scalar>& work) {
+    if (!Y) return;
     set_tail(states[s], segments[s].size);
     states[s].drop_key_product();  // it has been merged
-    Batch<Scalar> rows = Y.middleCols(segments[s].begin, segments[s].size);
+    Batch<Scalar> rows = Y->middleCols(segments[s].begin, segments[s].size);
     with_segment(x, segments[s], x.kind, [&](const FormInputs<Scalar, F>& inputs) {
       FormCalls<Scalar, F>::run(Form::chunked, inputs, states[s], rows, {}, work);
     });

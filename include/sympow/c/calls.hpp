@@ -173,16 +173,17 @@ inline Array diagnostics_in(const sympow_tensor* tensor, const Inputs& in) {
   return diagnostics;
 }
 
-/// What a call on a CPU reads, whichever way it goes, and its rows or the gradients in them.
+/// What a call on a CPU reads, whichever way it goes, and its rows or the gradients in them; calls that move states may
+/// have none.
 struct Call {
   Inputs in;
-  Array rows;
+  std::optional<Array> rows;
 
   Call(const Settings& settings, const sympow_inputs* inputs, const sympow_states* states, const sympow_tensor* tensor,
-       const char* name_of_rows, void* stream)
-      : in(inputs_in(inputs, settings)) {
+       const char* name_of_rows, void* stream, bool has_rows = true)
+      : in(inputs_in(inputs, settings, {}, has_rows)) {
     if (states != nullptr) check_states(on_cpu(states, "states").shape(), settings, in);
-    rows = rows_in(tensor, name_of_rows, in);
+    if (has_rows) rows = rows_in(tensor, name_of_rows, in);
     check_stream(stream);
   }
 };
@@ -211,12 +212,12 @@ inline void attend_arrays(const sympow_attention* attention, const sympow_inputs
       return form == nullptr ? attend_on_device(settings, inputs, states, rows, workspace, stream)
                              : decode_on_device(settings, inputs, states, nullptr, rows, workspace, stream);
   if (form != nullptr) check_handle(states, "states");
-  const auto [in, to] = Call(settings, inputs, states, rows, "rows", stream);
-  check_outputs({&to}, in);
+  const auto [in, to] = Call(settings, inputs, states, rows, "rows", stream, rows != nullptr || states == nullptr);
+  check_outputs({pointer_to(to)}, in);
   with_scratch(workspace, [&](Scratch& scratch) {
     engine_of(settings, in.element())
         .attend(settings, in, form == nullptr ? settings.options.form : *form,
-                states == nullptr ? nullptr : states->states.get(), to, scratch);
+                states == nullptr ? nullptr : states->states.get(), pointer_to(to), scratch);
   });
 }
 

@@ -83,7 +83,8 @@ struct Results {
 class Engine {
  public:
   virtual ~Engine() = default;
-  virtual void attend(const Settings& settings, const Inputs& in, Form form, States* states, const Array& rows,
+  /// Without rows states move on.
+  virtual void attend(const Settings& settings, const Inputs& in, Form form, States* states, const Array* rows,
                       Scratch& scratch) const = 0;
   virtual void attend_vjp(const Settings& settings, const Inputs& in, const Array& d_rows, const States* states,
                           StateGradients* state_gradients, const Results& results, Scratch& scratch) const = 0;

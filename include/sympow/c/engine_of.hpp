@@ -19,11 +19,12 @@ class EngineOf final : public Engine {
     return engine;
   }
 
-  void attend(const Settings& settings, const Inputs& in, Form form, States* states, const Array& rows,
+  void attend(const Settings& settings, const Inputs& in, Form form, States* states, const Array* rows,
               Scratch& scratch) const override {
     const auto Q = heads_of<const S>(in.queries, in.lengths), K = heads_of<const S>(in.keys, in.lengths),
                V = heads_of<const S>(in.values, in.lengths);
-    const auto Y = heads_of<S>(rows, in.lengths);
+    std::optional<Heads<S>> Y;
+    if (rows != nullptr) Y = heads_of<S>(*rows, in.lengths);
     BatchOptions options = settings.options;
     options.form = form;
     auto& workspaces = of<Workspaces<S>>(scratch);

@@ -129,10 +129,13 @@ inline void read_parameters(const sympow_inputs& x, const Settings& settings, In
 }
 
 /// Reads a call. Throws `InvalidArgument`, `ShapeMismatch`, `DimensionOverflow`, `NotBuilt`; what the forms look at,
-/// as gates and lengths, they check themselves.
-inline Inputs inputs_in(const sympow_inputs* given, const Settings& settings, const Place& place = {}) {
+/// as gates and lengths, they check themselves. Where there are no rows, keys are in the place of null queries.
+inline Inputs inputs_in(const sympow_inputs* given, const Settings& settings, const Place& place = {},
+                        bool has_rows = true) {
   const sympow_inputs x = read_struct(given, "inputs", sympow_inputs SYMPOW_INPUTS_INIT);
-  Inputs in{heads_in(x.queries, "inputs->queries", "B, T_q, H, d", place),
+  const bool has_queries = has_rows || x.queries != nullptr;
+  Inputs in{has_queries ? heads_in(x.queries, "inputs->queries", "B, T_q, H, d", place)
+                        : heads_in(x.keys, "inputs->keys", "B, T_k, Hk, d", place),
             heads_in(x.keys, "inputs->keys", "B, T_k, Hk, d", place),
             heads_in(x.values, "inputs->values", "B, T_k, Hk, e", place)};
   in.place = place;

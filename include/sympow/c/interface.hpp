@@ -106,10 +106,10 @@ sympow_status sympow_attend_vjp(const sympow_attention* attention, const sympow_
     check_outputs(
         {&to.queries, &to.keys, &to.values, pointer_to(to.log_gates), pointer_to(to.theta), pointer_to(to.beta),
          pointer_to(to.scale), pointer_to(to.channel_gates), pointer_to(to.householder), pointer_to(to.strengths)},
-        in, &dY);
+        in, &*dY);
     with_scratch(workspace, [&](Scratch& scratch) {
       engine_of(settings, in.element())
-          .attend_vjp(settings, in, dY, states == nullptr ? nullptr : states->states.get(),
+          .attend_vjp(settings, in, *dY, states == nullptr ? nullptr : states->states.get(),
                       state_gradients == nullptr ? nullptr : state_gradients->gradients.get(), to, scratch);
     });
   });

@@ -158,8 +158,11 @@ void ForwardPasses<Scalar, F>::recurrent(const F& feature, const ForwardCall<Sca
   requires has_embedding<F>
 {
   if (call.options.mask.is_full) return chunked(feature, call);
-  pass_through_state<Scalar>(
-      feature, call, {.tokens = call.K.cols(), .most = 1, .is_literal = call.state->sums.recent.capacity() == 0});
+  pass_through_state<Scalar>(feature, call,
+                             {.tokens = call.K.cols(),
+                              .most = 1,
+                              .has_queries = call.has_queries,
+                              .is_literal = call.state->sums.recent.capacity() == 0});
 }
 
 template <class Scalar, FeatureMap F>

@@ -29,7 +29,6 @@ from __future__ import annotations
 import contextlib
 import functools
 import math
-import operator
 from typing import Any, Callable, Iterable, NamedTuple, Sequence
 
 import sympow
@@ -93,34 +92,31 @@ def _view(name: str, x: Tensor | None) -> sympow.Tensor | None:
     return view
 
 
-def _bits(*keys: str) -> int:
-    """A set of keys of PyTorch's dispatcher."""
-    sets = (torch._C.DispatchKeySet(getattr(torch._C.DispatchKey, key)) for key in keys)
-    return functools.reduce(operator.or_, sets).raw_repr()
+_PLAIN_TYPES = {Tensor, torch.nn.Parameter}
+_idle = torch._C.DispatchKeySet(torch._C.DispatchKey.BackendSelect) | torch._C.DispatchKeySet(
+    torch._C.DispatchKey.ADInplaceOrView)  # the dispatcher's keys of a thread in no mode or transformation
+_IDLE = _idle.raw_repr() if hasattr(_idle, "raw_repr") else None  # None: PyTorch does not say
+_keys_of_thread = torch._C._dispatch_tls_local_include_set
 
 
-_keys_of, _keys_of_thread = torch._C._dispatch_keys, torch._C._dispatch_tls_local_include_set
-_IDLE = 0  # the keys of a thread in no mode or transformation
-_PLAIN: set[int] = set()  # those of dense tensors on a CPU, made in inference_mode and not; none: PyTorch does not say
-if hasattr(torch._C.DispatchKeySet, "raw_repr"):
-    _IDLE = _bits("BackendSelect", "ADInplaceOrView")
-    _PLAIN = {_bits("CPU", "AutocastCPU"), _bits("CPU", "AutocastCPU", "AutogradCPU", "ADInplaceOrView")}
-
-
-def _key_of(tensors: Sequence[Tensor | None]) -> list[Any] | None:
-    """What a call on plain tensors on a CPU depends on besides their addresses, for `run_kept`; None: one is elsewhere, of
-    another layout, a view with another sign, or stands for others."""
-    if not _PLAIN:
-        return None
+def _key_of(tensors: Sequence[Tensor | None]) -> tuple[list[Any], list[int]] | None:
+    """What a call on plain tensors on a CPU depends on, and their addresses, for `run_kept`; None: one is elsewhere, of
+    another layout, a view with another sign, without memory, or stands for others."""
     key: list[Any] = []
-    for x in tensors:
-        if x is None:
-            key.append(None)
-        elif _keys_of(x).raw_repr() in _PLAIN:
-            key += x.shape, x.stride(), x.dtype
-        else:
-            return None
-    return key
+    addresses = []
+    try:
+        for x in tensors:
+            if x is None:
+                key.append(None)
+            elif (type(x) in _PLAIN_TYPES and x.is_cpu and x.layout is torch.strided and not x.is_neg()
+                  and (address := x.data_ptr())):
+                key += x.shape, x.stride(), x.dtype
+                addresses.append(address)
+            else:
+                return None
+    except RuntimeError:  # of a tensor of tensors
+        return None
+    return key, addresses
 
 
 def _recorded(tensors: Sequence[Tensor | None]) -> str | None:
@@ -135,7 +131,7 @@ def _recorded(tensors: Sequence[Tensor | None]) -> str | None:
 def _is_watched(tensors: Sequence[Tensor | None]) -> bool:
     """Whether an operator does more with plain tensors than its kernel: it traces, maps, casts, records gradients, or is
     overridden."""
-    return (not _PLAIN or _keys_of_thread().raw_repr() | _IDLE != _IDLE or torch.is_autocast_enabled("cpu")
+    return (_IDLE is None or _keys_of_thread().raw_repr() | _IDLE != _IDLE or torch.is_autocast_enabled("cpu")
             or torch.overrides.has_torch_function(tensors) or _recorded(tensors) is not None)
 
 
@@ -183,10 +179,11 @@ def _cached_attention(threads: int, *options: Any) -> sympow.Attention:
 
 def _attention(options: tuple[Any, ...]) -> sympow.Attention:
     """That of these options, for the threads of PyTorch. Raises what `sympow.Attention` does."""
+    threads = torch.get_num_threads()
     try:
-        return _cached_attention(torch.get_num_threads(), *options)
-    except TypeError:  # such as a list in the place of a number
-        return sympow.Attention(**dict(zip(_OPTION_NAMES, options)))
+        return _cached_attention(threads, *options)
+    except TypeError:  # such as an array in the place of a number
+        return sympow.Attention(threads=threads, **dict(zip(_OPTION_NAMES, options)))
 
 
 # ---- sizes ----
@@ -249,26 +246,27 @@ def _state_of(attention: sympow.Attention, tensors: tuple[Tensor | None, ...],
 # ---- the operators ----
 
 
-def _run(call: str, attention: sympow.Attention, tensors: Sequence[Tensor | None], key: list[Any] | None,
-         state: sympow.State | None) -> Tensor:
-    """Rows of `sympow_attend` or `sympow_decode`; `key` is the `_key_of` these tensors."""
+def _run(call: str, attention: sympow.Attention, tensors: Sequence[Tensor | None],
+         plain: tuple[list[Any], list[int]] | None, state: sympow.State | None) -> Tensor:
+    """Rows of `sympow_attend` or `sympow_decode`; `plain` is the `_key_of` these tensors."""
     inputs, rows = tensors[:len(_INPUT_NAMES)], _new_rows(tensors)
-    if key is None:
+    if plain is None:
         views = _views(inputs)
         kind = "decode" if call == "sympow_decode" else "attend" if state is None else "prefill"
         attention.attend_tensors(views, _view("rows", rows), state, call=call,
                                  **_on_stream(attention, inputs[0], views, kind))
     else:
-        addresses = [x.data_ptr() for x in (*inputs, rows) if x is not None]
-        attention.run_kept(call, key, addresses, state, lambda: (_views(inputs), _view("rows", rows)))
+        key, addresses = plain  # of states, too, behind those of the inputs
+        attention.run_kept(call, key, [rows.data_ptr(), *addresses], state,
+                           lambda: (_views(inputs), _view("rows", rows)))
     return rows
 
 
-def _rows_and_state(attention: sympow.Attention, tensors: Sequence[Tensor | None], key: list[Any] | None,
-                    keeps_state: bool) -> tuple[Tensor, list[Tensor]]:
+def _rows_and_state(attention: sympow.Attention, tensors: Sequence[Tensor | None],
+                    plain: tuple[list[Any], list[int]] | None, keeps_state: bool) -> tuple[Tensor, list[Tensor]]:
     """Rows, and what is in the state after the last token if it is to be kept."""
     state = _state_of(attention, tensors, keeps_state)
-    rows = _run("sympow_attend", attention, tensors, key, state)
+    rows = _run("sympow_attend", attention, tensors, plain, state)
     if not keeps_state:
         return rows, []
     after = _new_state(tensors[0], _state_shapes(tensors, attention._given))
@@ -523,11 +521,11 @@ def attention(queries: Tensor, keys: Tensor, values: Tensor, *, log_gates: Tenso
                rotary_dim, features, seed, window)
     # Under a compiler the operator refuses other types, in PyTorch's words, and takes True for 1.
     attention_of = None if torch.compiler.is_compiling() else _attention(options)
-    key = None if attention_of is None or _is_watched(tensors) else _key_of(tensors)
-    if key is None:
+    plain = None if attention_of is None or _is_watched(tensors) else _key_of(tensors)
+    if plain is None:
         rows, *after = torch.ops.sympow.attend(*tensors, return_state, *options)
     else:  # the same without PyTorch's dispatcher, which takes longer than a token
-        rows, after = _rows_and_state(attention_of, tensors, key, return_state)
+        rows, after = _rows_and_state(attention_of, tensors, plain, return_state)
     rows = _as_given(rows, queries, layout, sizes)
     return (rows, State(*after)) if return_state else rows
 
