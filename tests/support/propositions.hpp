@@ -19,9 +19,11 @@ struct ExpectedIds {
   std::string statements, errata = {}, controls = {}, documentation = {};
 };
 
-/// Runs `propositions(ledger, seed)` and requires the ids and kinds and that every verdict is the expected one.
+/// Runs `propositions(ledger, seed)` and requires the ids and kinds and that every verdict is the expected one. Returns
+/// them.
 template <class Propositions>
-void require_propositions(const Propositions& propositions, std::uint64_t seed, const ExpectedIds& expected) {
+std::vector<verify::Proposition> require_propositions(const Propositions& propositions, std::uint64_t seed,
+                                                      const ExpectedIds& expected) {
   using verify::Kind;
   CAPTURE(seed);
   verify::Ledger ledger;
@@ -56,6 +58,7 @@ void require_propositions(const Propositions& propositions, std::uint64_t seed, 
     REQUIRE(p.corrected.statement.empty() == (p.kind == Kind::statement || p.kind == Kind::control));
     REQUIRE(std::isfinite(p.bound));
   }
+  return ledger.propositions();
 }
 
 }  // namespace sympow::test
