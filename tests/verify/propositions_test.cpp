@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <iterator>
 
+#include <sympow/verify/papers.hpp>
 #include <sympow/verify/place.hpp>
 #include <sympow/verify/proposition.hpp>
 #include "propositions/groups.hpp"
