@@ -201,12 +201,6 @@ struct ComputingGroup {
     }
   }
 
-  SYMPOW_DEVICE static void clear(Accumulator& c) {
-#pragma unroll
-    for (auto& octet : c)
-#pragma unroll
-      for (float& sum : octet) sum = 0.f;
-  }
   SYMPOW_DEVICE void take_sums(Accumulator& to) const {
     clear(to);
 #pragma unroll

@@ -160,6 +160,28 @@ class Producer {
     }
     at_.advance();
   }
+  /// The next tile in two steps: begin(tile, slot) starts its copies, and when those of the warp's tile before have
+  /// come, finish(tile, slot) completes that one. `finish_tile` completes the last.
+  template <class Begin, class Finish>
+  SYMPOW_DEVICE void begin_tile(const Begin& begin, const Finish& finish) {
+    if (is_mine(at_.slot())) {
+      wait_for_empty(at_);
+      begin(memory_.tile(at_.slot()), at_.slot());
+      block::cp_async_commit();
+      finish_tile<1>(finish);
+      begun_ = at_.slot();
+    }
+    at_.advance();
+  }
+  /// All but the last `under_way` groups of copies belong to the tile.
+  template <int under_way = 0, class Finish>
+  SYMPOW_DEVICE void finish_tile(const Finish& finish) const {
+    if (begun_ < 0) return;
+    block::cp_async_wait<under_way>();
+    block::warp_barrier();
+    finish(memory_.tile(begun_), begun_);
+    publish(memory_.barriers.full(begun_));
+  }
   /// The next two tiles, by all four warps: write(first, second) writes a quarter of both, by ordinary stores.
   template <class Write>
   SYMPOW_DEVICE void next_tiles(const Write& write) {
@@ -221,12 +243,15 @@ class Producer {
   SYMPOW_DEVICE static void announce(std::uint32_t barrier) {
     block::cp_async_commit();
     block::cp_async_wait<0>();
+    publish(barrier);
+  }
+  SYMPOW_DEVICE static void publish(std::uint32_t barrier) {
     publish_tiles();
     block::warp_barrier();
     if (block::lane() == 0) barrier_arrive(barrier);
   }
 
-  int warp_;
+  int warp_, begun_ = -1;  ///< the slot of the warp's tile that is not finished
   Memory<T> memory_;
   RingCount<ring_slots> at_;
   RingCount<2> buffer_;

@@ -23,7 +23,7 @@ Status attend(const Problem& problem, const Plan& plan, const Inputs& inputs, co
   const bool makes_states = reads_state || leaves_state || outputs.final_state.sums;
   const Grids grids = grids_of<T, P, d, products>(tokens.sequences, tokens.heads, problem.e, plan.form);
   SYMPOW_CUDA_TRY((with_rows<T, P, d, products>(plan.form, [&]<class Kernel>() { return allow<Kernel>(); })));
-  if (makes_states) SYMPOW_CUDA_TRY((allow<Update<T, P, d, products>>()));
+  if (makes_states) SYMPOW_CUDA_TRY((allow_update<T, P, d, products>(problem, tokens)));
   if (problem.rates) {
     tokens.rotary = rotary_of(problem, paths_of(problem, memory), memory.begin);
     SYMPOW_CUDA_TRY(launch_paths(problem, tokens.sequences, {}, inputs.beta, paths_of(problem, memory),
