@@ -66,6 +66,14 @@ SYMPOW_DEVICE void clear(Accumulator& c) {
 template <class T>
 using LeftFactors = Pair<T>[4][4];
 
+template <class T>
+SYMPOW_DEVICE void clear(LeftFactors<T>& left) {
+#pragma unroll
+  for (auto& step : left)
+#pragma unroll
+    for (auto& pair : step) pair.bits = 0;
+}
+
 /// Keeps the compiler from moving what is done to a register across this line.
 SYMPOW_DEVICE void pin(float& x) { asm volatile("" : "+f"(x)::"memory"); }
 SYMPOW_DEVICE void pin(int& x) { asm volatile("" : "+r"(x)::"memory"); }

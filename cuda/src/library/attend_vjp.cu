@@ -89,13 +89,6 @@ Status launch_angles(const Problem& problem, const Tokens<T>& x, const Gradients
   return launch<Rates>(Rates::blocks(), {angles, {gradients.rates}, x.sequences, x.heads, d / 2}, stream);
 }
 
-/// Whether the kernels of gradients for Hopper support a call, apart from the device.
-bool fits_hopper(const Problem& problem, const Plan& plan, bool has_angles) {
-  const std::int64_t items = hopper::count_items(sequences_of(problem, plan), static_cast<int>(problem.query_heads));
-  return problem.kernels == Kernels::automatic && problem.e <= 64 && problem.state_heads() == problem.key_heads &&
-         !splits(problem) && !has_angles && items <= 0x7fffffff;
-}
-
 template <class T, int P, int d, block::Products products>
 Status attend_vjp(const Problem& problem, const Plan& plan, const Inputs& inputs, const RowGradients& rows,
                   const Gradients& gradients, const VjpMemory& memory, Stream stream) {
@@ -127,7 +120,9 @@ Status attend_vjp(const Problem& problem, const Plan& plan, const Inputs& inputs
   int multiprocessors = 0;  // of a device that has kernels for this call of its own
   if constexpr (has_hopper<T, P, d>) {
     using OfKeys = hopper::KeyGradients<T, d>;
-    if (fits_hopper(problem, plan, has_angles)) SYMPOW_CUDA_TRY(multiprocessors_of<OfKeys>(multiprocessors));
+    if (problem.state_heads() == problem.key_heads && !splits(problem) && !has_angles)
+      SYMPOW_CUDA_TRY(
+          hopper_multiprocessors<OfKeys>(problem, hopper::count_items(x.sequences, x.heads.query), multiprocessors));
     if (multiprocessors > 0) SYMPOW_CUDA_TRY(allow<OfKeys>());
     if (multiprocessors > 0) SYMPOW_CUDA_TRY((allow<hopper::QueryGradients<T, d>>()));
   }

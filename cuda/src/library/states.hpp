@@ -64,15 +64,23 @@ Status launch_weights(const Problem& problem, const Blocks& blocks, const Tokens
 template <class T, int P, int d>
 inline constexpr bool has_hopper = P == 2 && sizeof(T) == 2 && d <= 64;
 
+/// The multiprocessors of a device that has this kernel for Hopper; 0 where the problem, or so many items, ask for the
+/// general one.
+template <class Kernel>
+Status hopper_multiprocessors(const Problem& problem, std::int64_t items, int& count) {
+  count = 0;
+  if (problem.kernels != Kernels::automatic || problem.e > 64 || items > 0x7fffffff) return {};
+  return multiprocessors_of<Kernel>(count);
+}
+
 /// call.operator()<the kernel of the sums of chunks>(its grid), of tokens in these chunks and heads.
 template <class T, int P, int d, block::Products products, class Call>
 Status with_update(const Problem& problem, const Sequences& sequences, const Heads& heads, const Call& call) {
   if constexpr (has_hopper<T, P, d>) {
     using Kernel = hopper::Update<T, d>;
-    int multiprocessors = 0;
-    if (problem.kernels == Kernels::automatic && problem.e <= 64 && Kernel::items(sequences, heads) <= 0x7fffffff)
-      SYMPOW_CUDA_TRY(multiprocessors_of<Kernel>(multiprocessors));
-    if (multiprocessors > 0) return call.template operator()<Kernel>(Kernel::blocks(sequences, heads, multiprocessors));
+    int count = 0;
+    SYMPOW_CUDA_TRY(hopper_multiprocessors<Kernel>(problem, Kernel::items(sequences, heads), count));
+    if (count > 0) return call.template operator()<Kernel>(Kernel::blocks(sequences, heads, count));
   }
   using Kernel = Update<T, P, d, products>;
   return call.template operator()<Kernel>(Kernel::blocks(sequences, heads, problem.e));

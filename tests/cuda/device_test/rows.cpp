@@ -182,7 +182,7 @@ void every_split() {
 void test_rows_of_architectures() {
   struct Case {
     const char* name;
-    int e, tokens, chunk, query_heads, key_heads, gate_heads;
+    int e, tokens, chunk, query_heads, key_heads, gate_heads;  // chunk 0: the quadratic form
     Gates gates;
     Layout layout;
     bool turns;
@@ -194,6 +194,7 @@ void test_rows_of_architectures() {
       {"states of query heads", 8, 330, 128, 2, 1, 2, Gates::any, Layout::packed, false},
       {"more stages than slots", 8, 720, 704, 1, 1, 0, Gates::none, Layout::dense, false},
       {"rotary", 64, 330, 128, 2, 1, 1, Gates::slow, Layout::dense, true},
+      {"one chunk", 64, 330, 0, 1, 1, 1, Gates::any, Layout::dense, false},
   };
   for (const int d : {64, 16, 32})
     for (const Case& c : cases)
@@ -203,7 +204,7 @@ void test_rows_of_architectures() {
           p.element = element;
           p.batch = 2;
           p.query_heads = c.query_heads, p.key_heads = c.key_heads, p.gate_heads = c.gate_heads;
-          p.form = cuda::Form::chunked;
+          p.form = c.chunk == 0 ? cuda::Form::attention : cuda::Form::chunked;
           p.chunk = c.chunk;
           p.normalised = element == cuda::Element::bf16;
           p.kernels = kernels;
