@@ -230,7 +230,7 @@ class Check:
             raise Skip('no GPU')
         test = self.program('device_test')
         cases = (f'"{test}" gradients losses_of_states && "{test}" --only "P 2, d 64" rows more_gradients && '
-                 f'"{test}" --only "architecture, d 16" architectures')
+                 f'"{test}" --only "architecture, d 16" architectures rows_of_architectures')
         without = {'racecheck': ['--kernel-name-exclude', 'kernel_substring=hopper']}  # it knows no mbarriers
         running = {name: self.start(tool, '--tool', name, *without.get(name, []), '--target-processes', 'all', '--error-exitcode', '9', '--print-limit',
                                     '20', 'sh', '-c', cases) for name in SANITIZERS}
@@ -304,7 +304,7 @@ class Check:
         one = ['--only', 'P 2, d 16'] if self.options.small else []
         self.step('gradients', lambda: self.test(60, *one, 'gradients', 'losses_of_states'))
         if not self.options.small:
-            self.step('gradients 2', lambda: self.test(90, 'more_gradients', 'architectures'))
+            self.step('gradients 2', lambda: self.test(90, 'more_gradients', 'architectures', 'rows_of_architectures'))
         self.step('training', lambda: self.bench(40, '--order', 'ceilings,training,attention', '--quick'))
         self.step('rows', lambda: self.test(60, *one, 'refusals', 'rows', 'states', 'decoding', 'slots', 'streams'))
         self.step('sanitizers', self.sanitizers)

@@ -30,6 +30,15 @@ struct RowLevels {
   /// Rows from token `row` of a chunk on. `state`: L, -∞ without one.
   SYMPOW_DEVICE RowLevels(const TokenArrays& tokens, std::int64_t chunk, int row, Lanes<double> state)
       : RowLevels(tokens.level, tokens.reset, chunk, row, state) {}
+  /// In units of row `first` of the chunk.
+  SYMPOW_DEVICE RowLevels(const TokenArrays& tokens, std::int64_t chunk, int row, Lanes<double> state, int first)
+      : RowLevels(tokens, chunk, row, state) {
+    const RowLevels<1> unit(tokens, chunk, first, state);
+    SYMPOW_UNROLL
+    for (auto& level : above) level = TwoFloats::of(level.high + (level.low + anchor) - unit.anchor);
+    anchor = unit.anchor;
+    first_seen = unit.first_seen;
+  }
   /// m and s of such rows are in global or shared memory, from entry `at` + row on.
   template <class Levels, class Resets, class Place>
   SYMPOW_DEVICE RowLevels(Levels levels, Resets resets, Place at, int row, Lanes<double> state) {

@@ -85,8 +85,9 @@ SYMPOW_DEVICE void normalise_queries(QueryNorms<groups>& norms, block::Shared<T>
   warp_barrier();
 }
 
-/// Turns such rows in place, those of tokens from `begin` on, beyond `last` like it. Each entry is rounded to T.
-template <int d, int groups, class T>
+/// Turns such rows in place, in octet_place<width>, those of tokens from `begin` on, beyond `last` like it. Each entry
+/// is rounded to T.
+template <int d, int groups, class T, int width = d>
 SYMPOW_DEVICE void turn_queries(block::Shared<T> queries, int first, const Rotary& rotary, int b, int key_head,
                                 std::int64_t begin, int last) {
   using namespace block;
@@ -96,7 +97,7 @@ SYMPOW_DEVICE void turn_queries(block::Shared<T> queries, int first, const Rotar
     const Lanes<int> row = lane() / 4 + 8 * (n / parts),
                      octet = lane() % 2 + lane() % 4 / 2 * (d / 16) + 2 * (n % parts);
     const Lanes<bool> active = lane() % 4 * 8 < d;
-    const Lanes<int> place = octet_place<d>(row + first, octet) / 2;
+    const Lanes<int> place = octet_place<width>(row + first, octet) / 2;
     Lanes<Pair<T>> pairs[4];
     SYMPOW_UNROLL
     for (int i = 0; i < 4; ++i) pairs[i] = Pair<T>{};

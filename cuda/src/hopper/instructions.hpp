@@ -56,9 +56,23 @@ SYMPOW_DEVICE void take_registers() {
 
 /// 64 rows and columns: row 16 w + 8 g + lane / 4 of warp w, column 8 o + lane % 4 · 2 + h is [o][2 g + h].
 using Accumulator = float[8][4];
+SYMPOW_DEVICE void clear(Accumulator& c) {
+#pragma unroll
+  for (auto& octet : c)
+#pragma unroll
+    for (float& sum : octet) sum = 0.f;
+}
 /// Left factors of a warp's 16 rows, 16 columns a step: rows lane / 4 + 8 (r % 2), octet 2 s + r / 2 is [s][r].
 template <class T>
 using LeftFactors = Pair<T>[4][4];
+
+template <class T>
+SYMPOW_DEVICE void clear(LeftFactors<T>& left) {
+#pragma unroll
+  for (auto& step : left)
+#pragma unroll
+    for (auto& pair : step) pair.bits = 0;
+}
 
 /// Keeps the compiler from moving what is done to a register across this line.
 SYMPOW_DEVICE void pin(float& x) { asm volatile("" : "+f"(x)::"memory"); }

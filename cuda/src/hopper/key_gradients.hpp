@@ -283,8 +283,8 @@ struct KeyGradients {
         Base::template walk<true>(d_value, one);
         Base::take_sums(d_key);
       } else {
-        Base::clear(d_key);
-        Base::clear(d_value);
+        clear(d_key);
+        clear(d_value);
       }
       const Keys keys(item, sums().memory, own, row());
       if (x.flows.later.data) store_later(item, keys);

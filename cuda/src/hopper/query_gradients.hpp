@@ -232,7 +232,7 @@ struct QueryGradients {
         Base::couple(before, d_query);
       } else {
         if (item.reads_state()) consumer.skip(Walk::count);
-        Base::clear(d_query);
+        clear(d_query);
       }
       const Queries rows(item, sums().memory, own);
       const float unit = .5f * shrink_of(item);

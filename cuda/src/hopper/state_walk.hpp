@@ -9,15 +9,16 @@
 
 namespace sympow::cuda::hopper {
 
-/// The group that copies brings a state: its normaliser as two tiles, then the tiles of octets (a, b), a ≤ b, in order.
-template <class T, int d>
+/// The group that copies brings a state: its normaliser as two tiles, from floats or from three terms, then the tiles
+/// of octets (a, b), a ≤ b, in order.
+template <class T, int d, bool from_floats = true>
 struct StateTiles {
   static constexpr int octets = d / 8, stages = state_stages(2, d), normaliser_tiles = 2,
                        count = stages + normaliser_tiles;
 
   SYMPOW_DEVICE static void bring(Producer<T>& producer, const Prefixes<T>& state, std::int64_t slot, int e) {
     const std::int64_t first = slot * state_rows(2, d);
-    producer.next_tiles([&](Shared<T> high, Shared<T> low) { write_normaliser(high, low, state.whole, first); });
+    producer.next_tiles([&](Shared<T> high, Shared<T> low) { write_normaliser(high, low, state, first); });
 #pragma unroll 1
     for (int a = 0; a < octets; ++a)
 #pragma unroll 1
@@ -32,7 +33,8 @@ struct StateTiles {
 
   /// Z as a symmetric matrix whose diagonal is doubled, ∂/∂x of Σ_m Z_m x_m being Z x: in two terms of T. A thread
   /// writes four octets of both.
-  SYMPOW_DEVICE static void write_normaliser(Shared<T> high, Shared<T> low, Global<float> whole, std::int64_t first) {
+  SYMPOW_DEVICE static void write_normaliser(Shared<T> high, Shared<T> low, const Prefixes<T>& state,
+                                             std::int64_t first) {
     int octet = static_cast<int>(threadIdx.x) % 8, row = static_cast<int>(threadIdx.x) / 8;
     pin(octet), pin(row);
 #pragma unroll 2
@@ -43,7 +45,7 @@ struct StateTiles {
         for (int i = 0; i < 8; ++i) {
           const int column = 8 * octet + i, lower = row < column ? row : column, upper = row < column ? column : row;
           const int at = stage_of(lower / 8, upper / 8) * stage_rows + lower % 8 * 8 + upper % 8;
-          entries[i] = load_one(whole, first + at) * (lower == upper ? 2.f : 1.f);
+          entries[i] = normaliser_of(state, first + at) * (lower == upper ? 2.f : 1.f);
         }
       }
       Pair<T> terms[2][4];
@@ -58,18 +60,53 @@ struct StateTiles {
       store(low.template as<Pair<T>>(), place, terms[1]);
     }
   }
+  SYMPOW_DEVICE static float normaliser_of(const Prefixes<T>& state, std::int64_t row) {
+    if constexpr (from_floats) {
+      return load_one(state.whole, row);
+    } else {
+      Pair<T> terms[2];
+      load(terms, state.normaliser, row * 4);
+      return (block::lower(terms[0]) + block::upper(terms[0])) + block::lower(terms[1]);
+    }
+  }
 };
 
-/// The channels of octet a in rows 8 g + lane / 4, as pairs and as floats, and their sums over the tiles (a, b).
+/// The lane's two channels of an octet of a row.
 template <class T>
-struct OuterOctet {
+SYMPOW_DEVICE Pair<T> pair_of(Shared<T> rows, int row, int octet) {
+  return load_one(rows.template as<Pair<T>>(), octet_place<64>(row, octet) / 2 + block::lane() % 4);
+}
+
+/// The channels of octet a in rows 8 g + lane / 4.
+template <class T>
+struct Octet {
   Pair<T> pairs[2][4];
+
+  SYMPOW_DEVICE Octet(Shared<T> rows, int row, int a) {
+#pragma unroll
+    for (int g = 0; g < 2; ++g) load(pairs[g], rows.template as<Pair<T>>(), octet_place<64>(row + 8 * g, a) / 2);
+  }
+  /// φ of tile (a, b), rounded to T. `two`: the lane's channels of octet b.
+  SYMPOW_DEVICE void monomials(LeftFactors<T>& phi, const Pair<T> (&two)[2]) const {
+#pragma unroll
+    for (int s = 0; s < 4; ++s)
+#pragma unroll
+      for (int r = 0; r < 4; ++r) {
+        const Pair<T> pair = pairs[r % 2][s];
+        phi[s][r] = block::multiply(r / 2 == 0 ? block::both_lower(pair) : block::both_upper(pair), two[r % 2]);
+      }
+  }
+};
+
+/// These channels as floats, too, and their sums over the tiles (a, b).
+template <class T>
+struct OuterOctet : Octet<T> {
+  using Octet<T>::pairs;
   float entries[2][8], sums[2][8];
 
-  SYMPOW_DEVICE OuterOctet(Shared<T> rows, int row, int a) {
+  SYMPOW_DEVICE OuterOctet(Shared<T> rows, int row, int a) : Octet<T>(rows, row, a) {
 #pragma unroll
     for (int g = 0; g < 2; ++g) {
-      load(pairs[g], rows.template as<Pair<T>>(), octet_place<64>(row + 8 * g, a) / 2);
 #pragma unroll
       for (int o = 0; o < 8; ++o) {
         entries[g][o] = o % 2 == 0 ? block::lower(pairs[g][o / 2]) : block::upper(pairs[g][o / 2]);
@@ -93,16 +130,6 @@ struct OuterOctet {
         column[2 * g + 1] += w[o][2 * g + 1] * entries[g][o];
       }
     }
-  }
-  /// φ of tile (a, b), rounded to T.
-  SYMPOW_DEVICE void monomials(LeftFactors<T>& phi, const Pair<T> (&two)[2]) const {
-#pragma unroll
-    for (int s = 0; s < 4; ++s)
-#pragma unroll
-      for (int r = 0; r < 4; ++r) {
-        const Pair<T> pair = pairs[r % 2][s];
-        phi[s][r] = block::multiply(r / 2 == 0 ? block::both_lower(pair) : block::both_upper(pair), two[r % 2]);
-      }
   }
   /// Adds the sums of a over the four lanes of a row, who share the channels out: lane q gets 2 q and 2 q + 1.
   template <int d>
@@ -138,9 +165,7 @@ struct ComputingGroup {
   SYMPOW_DEVICE Shared<T> vectors() const { return consumer.memory.own_tile(consumer.buffer.slot(), 2 + own); }
   SYMPOW_DEVICE OctetSums<d> sums() const { return {consumer.memory.sums(4 * own + warp()), 0}; }
   /// The lane's two channels of an octet of row `n`.
-  SYMPOW_DEVICE Pair<T> row_pair(int n, int octet) const {
-    return load_one(rows().template as<Pair<T>>(), octet_place<64>(n, octet) / 2 + block::lane() % 4);
-  }
+  SYMPOW_DEVICE Pair<T> row_pair(int n, int octet) const { return pair_of(rows(), n, octet); }
 
   /// Dφ(x̂)ᵀ S [u; o] of a state S to `sums`, and with `has_product` φ(x̂) S to `product`; o of rows 8 g + lane / 4.
   template <bool has_product>
@@ -152,10 +177,7 @@ struct ComputingGroup {
     Accumulator w;
     if constexpr (has_product) {
       clear(product);
-#pragma unroll
-      for (auto& step : phi)
-#pragma unroll
-        for (auto& pair : step) pair.bits = 0;
+      clear(phi);
     }
     int held = -1;  // the slot of the tile that products with φ still read
 #pragma unroll 1
@@ -201,12 +223,6 @@ struct ComputingGroup {
     }
   }
 
-  SYMPOW_DEVICE static void clear(Accumulator& c) {
-#pragma unroll
-    for (auto& octet : c)
-#pragma unroll
-      for (float& sum : octet) sum = 0.f;
-  }
   SYMPOW_DEVICE void take_sums(Accumulator& to) const {
     clear(to);
 #pragma unroll

@@ -22,21 +22,21 @@ inline constexpr int shared_memory_bytes = 1024 + (8 + ring_slots) * 8192 + ring
 /// Blocks of 64 tokens that a thread block takes at once, one for each computing group.
 inline constexpr int blocks_of_item = 2;
 
-/// Items of a chunk and head, and of all.
-SYMPOW_HOST_DEVICE int items_of_chunk(const Sequences& sequences) {
-  return (sequences.chunk / block_tokens + blocks_of_item - 1) / blocks_of_item;
+/// Items of a chunk and head, and of all, for so many blocks an item.
+SYMPOW_HOST_DEVICE int items_of_chunk(const Sequences& sequences, int blocks = blocks_of_item) {
+  return (sequences.chunk / block_tokens + blocks - 1) / blocks;
 }
-inline std::int64_t count_items(const Sequences& sequences, int heads) {
-  return std::int64_t{sequences.batch} * sequences.most_chunks() * heads * items_of_chunk(sequences);
+inline std::int64_t count_items(const Sequences& sequences, int heads, int blocks = blocks_of_item) {
+  return std::int64_t{sequences.batch} * sequences.most_chunks() * heads * items_of_chunk(sequences, blocks);
 }
 
 /// The largest grid of up to `multiprocessors` blocks, a block takes every n-th item, that shares no factor with the
 /// items of a chunk: these differ in cost, and so every block gets some of each.
-inline int grid_of(const Sequences& sequences, int heads, int multiprocessors) {
-  const std::int64_t items = count_items(sequences, heads);
+inline int grid_of(const Sequences& sequences, int heads, int multiprocessors, int blocks = blocks_of_item) {
+  const std::int64_t items = count_items(sequences, heads, blocks);
   int grid = static_cast<int>(items < multiprocessors ? items : multiprocessors);
   const auto shares_factor = [&](int n) {
-    int a = items_of_chunk(sequences), b = n;
+    int a = items_of_chunk(sequences, blocks), b = n;
     while (b != 0) {
       const int rest = a % b;
       a = b, b = rest;
@@ -49,25 +49,25 @@ inline int grid_of(const Sequences& sequences, int heads, int multiprocessors) {
 
 #if defined(__CUDA_ARCH_FEAT_SM90_ALL)
 
-/// 128 tokens of a chunk and head, as the first of two blocks of 64.
+/// Tokens of a chunk and head, as the first of so many blocks of 64.
 struct Item {
   TokenBlock block;
   int head;
 
-  SYMPOW_DEVICE Item(const Sequences& sequences, int heads, int index)
-      : Item(sequences, heads, Place(sequences, heads, index)) {}
-  /// Of the second block, too, may lie beyond the end of the chunk.
+  SYMPOW_DEVICE Item(const Sequences& sequences, int heads, int index, int blocks = blocks_of_item)
+      : Item(sequences, heads, Place(sequences, heads, index, blocks)) {}
+  /// The other blocks may lie beyond the end of the chunk.
   SYMPOW_DEVICE bool exists(int own = 0) const { return block.top + own * block_tokens < block.length; }
 
  private:
   struct Place {
     int head, block;
-    SYMPOW_DEVICE Place(const Sequences& sequences, int heads, int index) {
-      const int of_chunk = items_of_chunk(sequences);
+    SYMPOW_DEVICE Place(const Sequences& sequences, int heads, int index, int blocks) {
+      const int of_chunk = items_of_chunk(sequences, blocks);
       const int chunk_and_head = index / of_chunk;
       const int chunk = chunk_and_head / heads;
       head = chunk_and_head % heads;
-      block = chunk * (sequences.chunk / block_tokens) + index % of_chunk * blocks_of_item;
+      block = chunk * (sequences.chunk / block_tokens) + index % of_chunk * blocks;
     }
   };
   SYMPOW_DEVICE Item(const Sequences& sequences, int, const Place& place)
@@ -160,6 +160,28 @@ class Producer {
     }
     at_.advance();
   }
+  /// The next tile in two steps: begin(tile, slot) starts its copies, and when those of the warp's tile before have
+  /// come, finish(tile, slot) completes that one. `finish_tile` completes the last.
+  template <class Begin, class Finish>
+  SYMPOW_DEVICE void begin_tile(const Begin& begin, const Finish& finish) {
+    if (is_mine(at_.slot())) {
+      wait_for_empty(at_);
+      begin(memory_.tile(at_.slot()), at_.slot());
+      block::cp_async_commit();
+      finish_tile<1>(finish);
+      begun_ = at_.slot();
+    }
+    at_.advance();
+  }
+  /// All but the last `under_way` groups of copies belong to the tile.
+  template <int under_way = 0, class Finish>
+  SYMPOW_DEVICE void finish_tile(const Finish& finish) const {
+    if (begun_ < 0) return;
+    block::cp_async_wait<under_way>();
+    block::warp_barrier();
+    finish(memory_.tile(begun_), begun_);
+    publish(memory_.barriers.full(begun_));
+  }
   /// The next two tiles, by all four warps: write(first, second) writes a quarter of both, by ordinary stores.
   template <class Write>
   SYMPOW_DEVICE void next_tiles(const Write& write) {
@@ -196,19 +218,25 @@ class Producer {
       to += 1024, other += 1024;
     }
   }
-  /// Brings the tiles that an item has of its own, one by each warp: rows of both blocks, and their vectors.
-  SYMPOW_DEVICE void bring_own(const TokenBlock& of, const Rows<const T>& rows, const Rows<const T>& vectors, int head,
-                               int d, int e) {
+  /// The tiles that an item has of its own: write(tile, n) by warp n.
+  template <class Write>
+  SYMPOW_DEVICE void next_own(const Write& write) {
     barrier_wait(memory_.barriers.own_empty(buffer_.slot()), buffer_.parity() ^ 1);
-    const int top = of.top + warp_ % 2 * block_tokens, left = of.length - top;
-    const std::int64_t token = of.begin + top;
-    const Shared<T> tile = memory_.own_tile(buffer_.slot(), warp_);
-    if (warp_ < 2)
-      bring(tile, rows.data, rows.at(of.b, token, head), rows.token, 0, left, d);
-    else
-      bring(tile, vectors.data, vectors.at(of.b, token, head), vectors.token, 0, left, e);
+    write(memory_.own_tile(buffer_.slot(), warp_), warp_);
     announce(memory_.barriers.own_full(buffer_.slot()));
     buffer_.advance();
+  }
+  /// Brings rows of both blocks of an item, and their vectors.
+  SYMPOW_DEVICE void bring_own(const TokenBlock& of, const Rows<const T>& rows, const Rows<const T>& vectors, int head,
+                               int d, int e) {
+    next_own([&](Shared<T> tile, int n) {
+      const int top = of.top + n % 2 * block_tokens, left = of.length - top;
+      const std::int64_t token = of.begin + top;
+      if (n < 2)
+        bring(tile, rows.data, rows.at(of.b, token, head), rows.token, 0, left, d);
+      else
+        bring(tile, vectors.data, vectors.at(of.b, token, head), vectors.token, 0, left, e);
+    });
   }
   [[nodiscard]] SYMPOW_DEVICE Shared<float> weights(int slot) const { return memory_.weights(slot); }
 
@@ -221,12 +249,15 @@ class Producer {
   SYMPOW_DEVICE static void announce(std::uint32_t barrier) {
     block::cp_async_commit();
     block::cp_async_wait<0>();
+    publish(barrier);
+  }
+  SYMPOW_DEVICE static void publish(std::uint32_t barrier) {
     publish_tiles();
     block::warp_barrier();
     if (block::lane() == 0) barrier_arrive(barrier);
   }
 
-  int warp_;
+  int warp_, begun_ = -1;  ///< the slot of the warp's tile that is not finished
   Memory<T> memory_;
   RingCount<ring_slots> at_;
   RingCount<2> buffer_;
@@ -234,7 +265,7 @@ class Producer {
 
 /// Runs a block: bring(memory) by the group that copies, compute(memory, group) by groups 0 and 1 that compute. The
 /// barriers are static memory: so the host sees that a kernel's image has a body.
-template <class T, class Bring, class Compute>
+template <class T, int copying = copying_registers, int computing = computing_registers, class Bring, class Compute>
 SYMPOW_DEVICE void run_groups(const Bring& bring, const Compute& compute) {
   __shared__ std::uint64_t barrier_memory[Barriers::count];
   const Memory<T> memory(barrier_memory);
@@ -242,10 +273,10 @@ SYMPOW_DEVICE void run_groups(const Bring& bring, const Compute& compute) {
   block::barrier();
   const int group = block::uniform(static_cast<int>(threadIdx.x) / group_threads);
   if (group == 0) {
-    release_registers<copying_registers>();
+    release_registers<copying>();
     bring(memory);
   } else {
-    take_registers<computing_registers>();
+    take_registers<computing>();
     compute(memory, group - 1);
   }
 }

@@ -1,6 +1,7 @@
 // attend: weights, states between chunks, and rows.
 #include <cmath>
 
+#include "../hopper/attention.hpp"
 #include "checks.hpp"
 #include "dispatch.hpp"
 #include "states.hpp"
@@ -14,6 +15,21 @@ namespace {
 // τ of degenerate rows: 16 u of float, times 4 for long sums. Decoding has the same.
 constexpr float noise = 16 * 4 * 0x1p-24f;
 
+/// call.operator()<the kernel of rows>(its grid).
+template <class T, int P, int d, block::Products products, class Call>
+Status with_attention(const Problem& problem, const Plan& plan, const Tokens<T>& x, const Blocks& general,
+                      const Call& call) {
+  if constexpr (has_hopper<T, P, d>) {
+    using Kernel = hopper::Attention<T, d>;
+    int count = 0;
+    if (!splits(problem))
+      SYMPOW_CUDA_TRY(hopper_multiprocessors<Kernel>(problem, Kernel::items(x.sequences, x.heads), count));
+    if (count > 0) return call.template operator()<Kernel>(Kernel::blocks(x.sequences, x.heads, count));
+  }
+  return with_rows<T, P, d, products>(plan.form,
+                                      [&]<class Kernel>() { return call.template operator()<Kernel>(general); });
+}
+
 template <class T, int P, int d, block::Products products>
 Status attend(const Problem& problem, const Plan& plan, const Inputs& inputs, const Outputs& outputs,
               const AttentionMemory& memory, float* whole, Stream stream) {
@@ -22,8 +38,9 @@ Status attend(const Problem& problem, const Plan& plan, const Inputs& inputs, co
   const bool leaves_state = whole && has_states(problem, plan);
   const bool makes_states = reads_state || leaves_state || outputs.final_state.sums;
   const Grids grids = grids_of<T, P, d, products>(tokens.sequences, tokens.heads, problem.e, plan.form);
-  SYMPOW_CUDA_TRY((with_rows<T, P, d, products>(plan.form, [&]<class Kernel>() { return allow<Kernel>(); })));
-  if (makes_states) SYMPOW_CUDA_TRY((allow<Update<T, P, d, products>>()));
+  SYMPOW_CUDA_TRY((with_attention<T, P, d, products>(problem, plan, tokens, grids.attention,
+                                                     [&]<class Kernel>(const Blocks&) { return allow<Kernel>(); })));
+  if (makes_states) SYMPOW_CUDA_TRY((allow_update<T, P, d, products>(problem, tokens)));
   if (problem.rates) {
     tokens.rotary = rotary_of(problem, paths_of(problem, memory), memory.begin);
     SYMPOW_CUDA_TRY(launch_paths(problem, tokens.sequences, {}, inputs.beta, paths_of(problem, memory),
@@ -56,8 +73,9 @@ Status attend(const Problem& problem, const Plan& plan, const Inputs& inputs, co
                                                          noise,
                                                          tokens.rotary,
                                                          rows_of<float>(outputs.factors, problem)};
-  return with_rows<T, P, d, products>(plan.form,
-                                      [&]<class Kernel>() { return launch<Kernel>(grids.attention, args, stream); });
+  return with_attention<T, P, d, products>(
+      problem, plan, tokens, grids.attention,
+      [&]<class Kernel>(const Blocks& blocks) { return launch<Kernel>(blocks, args, stream); });
 }
 
 }  // namespace

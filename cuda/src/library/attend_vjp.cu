@@ -30,7 +30,6 @@ namespace {
 template <class T, int P, int d, block::Products products>
 Status launch_adjoints(const Problem& problem, const Tokens<T>& x, const RowGradients& rows, const Gradients& gradients,
                        const VjpMemory& memory, Stream stream) {
-  using Kernel = Update<T, P, d, products>;
   const int e = problem.e;
   const ChunkArrays chunks = memory.adjoint_chunks();
   const ChunkSums own = sums_of(memory.forward);  // those of the states are in the prefixes
@@ -51,8 +50,8 @@ Status launch_adjoints(const Problem& problem, const Tokens<T>& x, const RowGrad
                                          stream));
   SYMPOW_CUDA_TRY(launch<Levels>(Levels::blocks(x.sequences, x.heads),
                                  {x.sequences, x.heads, chunks, after, before, true}, stream));
-  SYMPOW_CUDA_TRY(launch<Kernel>(
-      Kernel::blocks(x.sequences, heads, e),
+  SYMPOW_CUDA_TRY((launch_update<T, P, d, products>(
+      problem,
       {read_only(rows_of_workspace(problem, reinterpret_cast<T*>(memory.query_units), problem.query_heads, d)),
        read_only(rows_of_workspace(problem, reinterpret_cast<T*>(memory.row_units), problem.query_heads, e)),
        tokens,
@@ -61,7 +60,7 @@ Status launch_adjoints(const Problem& problem, const Tokens<T>& x, const RowGrad
        own,
        e,
        {{memory.offset}, {memory.ends}, {memory.exponents}}},
-      stream));
+      stream)));
   return launch<Scan<T>>(
       Scan<T>::blocks(x.sequences, x.heads, P, d, e),
       {own, chunks, memory.adjoints<T>().prefixes, after, before, x.sequences, x.heads, P, d, e, true}, stream);
@@ -88,17 +87,6 @@ Status launch_angles(const Problem& problem, const Tokens<T>& x, const Gradients
                                   stream));
   if (!gradients.rates) return {};
   return launch<Rates>(Rates::blocks(), {angles, {gradients.rates}, x.sequences, x.heads, d / 2}, stream);
-}
-
-/// Whether there are kernels for Hopper.
-template <class T, int P, int d>
-inline constexpr bool has_hopper = P == 2 && sizeof(T) == 2 && d <= 64;
-
-/// Whether those support a call, apart from the device.
-bool fits_hopper(const Problem& problem, const Plan& plan, bool has_angles) {
-  const std::int64_t items = hopper::count_items(sequences_of(problem, plan), static_cast<int>(problem.query_heads));
-  return problem.kernels == Kernels::automatic && problem.e <= 64 && problem.state_heads() == problem.key_heads &&
-         !splits(problem) && !has_angles && items <= 0x7fffffff;
 }
 
 template <class T, int P, int d, block::Products products>
@@ -132,11 +120,13 @@ Status attend_vjp(const Problem& problem, const Plan& plan, const Inputs& inputs
   int multiprocessors = 0;  // of a device that has kernels for this call of its own
   if constexpr (has_hopper<T, P, d>) {
     using OfKeys = hopper::KeyGradients<T, d>;
-    if (fits_hopper(problem, plan, has_angles)) SYMPOW_CUDA_TRY(multiprocessors_of<OfKeys>(multiprocessors));
+    if (problem.state_heads() == problem.key_heads && !splits(problem) && !has_angles)
+      SYMPOW_CUDA_TRY(
+          hopper_multiprocessors<OfKeys>(problem, hopper::count_items(x.sequences, x.heads.query), multiprocessors));
     if (multiprocessors > 0) SYMPOW_CUDA_TRY(allow<OfKeys>());
     if (multiprocessors > 0) SYMPOW_CUDA_TRY((allow<hopper::QueryGradients<T, d>>()));
   }
-  if (has_states) SYMPOW_CUDA_TRY((allow<Update<T, P, d, products>>()));
+  if (has_states) SYMPOW_CUDA_TRY((allow_update<T, P, d, products>(problem, x)));
 
   if (problem.rates) {
     x.rotary = rotary_of(problem, paths_of(problem, memory.forward), memory.forward.begin);

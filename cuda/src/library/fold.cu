@@ -85,7 +85,7 @@ Status fold_tails(const Problem& problem, const State& state, const Tail& tail, 
     const Status folded = dispatch(part, [&]<class T, int P, int d, block::Products products>() -> Status {
       const Tokens<T> tokens = tokens_of_tail<T>(part, plan, tail, state, b, chosen);
       const Grids grids = grids_of<T, P, d, products>(tokens.sequences, tokens.heads, part.e, plan.form);
-      SYMPOW_CUDA_TRY((allow<Update<T, P, d, products>>()));
+      SYMPOW_CUDA_TRY((allow_update<T, P, d, products>(part, tokens)));
       SYMPOW_CUDA_TRY(launch_weights(part, grids.weights, tokens, arrays, stream));
       return launch_states<T, P, d, products>(part, grids, tokens, arrays, prefixes_of<T>(arrays), stream);
     });

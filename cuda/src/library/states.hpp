@@ -1,6 +1,7 @@
 // Tokens into states: the kernels that `attend` and `fold` have in common.
 #pragma once
 
+#include "../hopper/update.hpp"
 #include "../layout/chunks.hpp"
 #include "../paths/paths.hpp"
 #include "arguments.hpp"
@@ -59,13 +60,51 @@ Status launch_weights(const Problem& problem, const Blocks& blocks, const Tokens
                             stream);
 }
 
+/// Whether there are kernels for Hopper.
+template <class T, int P, int d>
+inline constexpr bool has_hopper = P == 2 && sizeof(T) == 2 && d <= 64;
+
+/// The multiprocessors of a device that has this kernel for Hopper; 0 where the problem, or so many items, ask for the
+/// general one.
+template <class Kernel>
+Status hopper_multiprocessors(const Problem& problem, std::int64_t items, int& count) {
+  count = 0;
+  if (problem.kernels != Kernels::automatic || problem.e > 64 || items > 0x7fffffff) return {};
+  return multiprocessors_of<Kernel>(count);
+}
+
+/// call.operator()<the kernel of the sums of chunks>(its grid), of tokens in these chunks and heads.
+template <class T, int P, int d, block::Products products, class Call>
+Status with_update(const Problem& problem, const Sequences& sequences, const Heads& heads, const Call& call) {
+  if constexpr (has_hopper<T, P, d>) {
+    using Kernel = hopper::Update<T, d>;
+    int count = 0;
+    SYMPOW_CUDA_TRY(hopper_multiprocessors<Kernel>(problem, Kernel::items(sequences, heads), count));
+    if (count > 0) return call.template operator()<Kernel>(Kernel::blocks(sequences, heads, count));
+  }
+  using Kernel = Update<T, P, d, products>;
+  return call.template operator()<Kernel>(Kernel::blocks(sequences, heads, problem.e));
+}
+/// Before a call launches anything.
+template <class T, int P, int d, block::Products products>
+Status allow_update(const Problem& problem, const Tokens<T>& x) {
+  return with_update<T, P, d, products>(problem, x.sequences, x.heads,
+                                        [&]<class Kernel>(const Blocks&) { return allow<Kernel>(); });
+}
+template <class T, int P, int d, block::Products products>
+Status launch_update(const Problem& problem, const typename Update<T, P, d, products>::Args& x, Stream stream) {
+  return with_update<T, P, d, products>(problem, x.sequences, x.heads, [&]<class Kernel>(const Blocks& blocks) {
+    return launch<Kernel>(blocks, x, stream);
+  });
+}
+
 /// After the weights: levels, what each chunk adds, and the states between chunks, to `prefixes`.
 template <class T, int P, int d, block::Products products>
 Status launch_states(const Problem& problem, const Grids& grids, const Tokens<T>& x, const AttentionMemory& memory,
                      const Prefixes<T>& prefixes, Stream stream) {
   SYMPOW_CUDA_TRY(launch<Levels>(grids.levels, {x.sequences, x.heads, chunks_of(memory), x.initial, x.final}, stream));
-  SYMPOW_CUDA_TRY((launch<Update<T, P, d, products>>(
-      grids.update, {x.keys, x.values, tokens_of(memory), x.sequences, x.heads, sums_of(memory), problem.e}, stream)));
+  SYMPOW_CUDA_TRY((launch_update<T, P, d, products>(
+      problem, {x.keys, x.values, tokens_of(memory), x.sequences, x.heads, sums_of(memory), problem.e}, stream)));
   return launch<Scan<T>>(
       grids.scan,
       {sums_of(memory), chunks_of(memory), prefixes, x.initial, x.final, x.sequences, x.heads, P, d, problem.e},

@@ -15,6 +15,7 @@ int main(int count, char** names) {
                     {"streams", test_streams},
                     {"gradients", test_gradients},
                     {"losses_of_states", test_losses_of_states},
+                    {"rows_of_architectures", test_rows_of_architectures},
                     {"architectures", test_gradients_of_architectures},
                     {"more_gradients", test_more_gradients}},
                    count, names);

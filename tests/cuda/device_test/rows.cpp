@@ -177,6 +177,47 @@ void every_split() {
 
 }  // namespace
 
+/// Problems that kernels for one architecture support, by these where the device has them, and by the general ones:
+/// ragged ends, an odd number of blocks of 64 tokens, gates of 0, grouped heads, states of query heads, few channels.
+void test_rows_of_architectures() {
+  struct Case {
+    const char* name;
+    int e, tokens, chunk, query_heads, key_heads, gate_heads;  // chunk 0: the quadratic form
+    Gates gates;
+    Layout layout;
+    bool turns;
+  };
+  const Case cases[] = {
+      {"chunks", 64, 460, 192, 1, 1, 1, Gates::slow, Layout::dense, false},
+      {"gates of 0, chunks", 24, 460, 256, 2, 2, 2, Gates::any, Layout::apart, false},
+      {"grouped heads", 64, 330, 128, 3, 1, 1, Gates::slow, Layout::packed, false},
+      {"states of query heads", 8, 330, 128, 2, 1, 2, Gates::any, Layout::packed, false},
+      {"more stages than slots", 8, 720, 704, 1, 1, 0, Gates::none, Layout::dense, false},
+      {"rotary", 64, 330, 128, 2, 1, 1, Gates::slow, Layout::dense, true},
+      {"one chunk", 64, 330, 0, 1, 1, 1, Gates::any, Layout::dense, false},
+  };
+  for (const int d : {64, 16, 32})
+    for (const Case& c : cases)
+      for (const auto element : {cuda::Element::bf16, cuda::Element::fp16})
+        for (const auto kernels : {cuda::Kernels::automatic, cuda::Kernels::general}) {
+          cuda::Problem p = problem_of(2, d, c.e, c.tokens);
+          p.element = element;
+          p.batch = 2;
+          p.query_heads = c.query_heads, p.key_heads = c.key_heads, p.gate_heads = c.gate_heads;
+          p.form = c.chunk == 0 ? cuda::Form::attention : cuda::Form::chunked;
+          p.chunk = c.chunk;
+          p.normalised = element == cuda::Element::bf16;
+          p.kernels = kernels;
+          Tokens x(p, c.gates, 6);
+          x.lengths = {c.tokens, c.tokens / 3};
+          if (c.turns) x.rotary = Rotation{d == 64, {}, 0};
+          check(std::string("architecture, d ") + std::to_string(d) + ", " + c.name +
+                    (element == cuda::Element::bf16 ? ", bf16" : ", fp16") + ", rows" +
+                    (kernels == cuda::Kernels::general ? ", general" : ""),
+                p, x, c.layout);
+        }
+}
+
 void test_rows() {
   every_instantiation();
   every_layout();

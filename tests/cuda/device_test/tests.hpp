@@ -12,6 +12,7 @@ void test_streams();
 void test_gradients();
 void test_losses_of_states();
 void test_more_gradients();  // of the other instantiations
+void test_rows_of_architectures();
 void test_gradients_of_architectures();
 
 }  // namespace sympow::test

@@ -26,7 +26,7 @@ mutant(gradients_find_no_state "reads_state || leaves_state ||" "reads_state ||"
 mutant(nothing_is_left "if (outputs.forward) *outputs.forward = {problem, inputs, workspace};" "")
 mutant(one_chunk_reads_a_state "(plan.chunks > 1 || inputs.initial_state.sums)" "(plan.chunks >= 1 || inputs.initial_state.sums)")
 mutant(attention_is_not_allowed "return allow<Kernel>();" "return Status();")
-mutant(update_is_not_allowed "if (makes_states) SYMPOW_CUDA_TRY((allow<Update<T, P, d, products>>()));" "")
+mutant(update_is_not_allowed "if (makes_states) SYMPOW_CUDA_TRY((allow_update<T, P, d, products>(problem, tokens)));" "")
 mutant(memory_is_not_checked "SYMPOW_CUDA_TRY(check_memory(workspace, bytes, needed, \"workspace\"));" "")
 set(source cuda/src/library/attend_vjp.cu)
 mutant(paths_again "if (!is_left)\n      SYMPOW_CUDA_TRY(launch_paths" "SYMPOW_CUDA_TRY(launch_paths")

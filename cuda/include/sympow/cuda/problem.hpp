@@ -63,7 +63,7 @@ struct Problem {
   Precision states = Precision::rounded;  ///< of 16 bits; those of floats are floats
   Form form = Form::automatic;            ///< any but recurrent, which is `decode`
   int chunk = 0;  ///< tokens of the chunked form, a multiple of 64 up to 2^20; 0: by the cost model
-  Kernels kernels = Kernels::automatic;  ///< of gradients
+  Kernels kernels = Kernels::automatic;  ///< of sums of chunks, rows and gradients
 
   bool is_normalised() const noexcept { return normalised.value_or(power % 2 == 0); }
   /// Hs: gates that query heads have of their own give each of them a state.
