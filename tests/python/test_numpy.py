@@ -587,7 +587,7 @@ class States(unittest.TestCase):
         self.assertTrue(np.array_equal(self.advance(state, 0, 40), self.rows))
 
     def test_tokens_are_absorbed_as_a_call_with_rows_leaves_them(self):
-        long = np.random.default_rng(2).standard_normal((3, 1, 24000, 1, 64)).astype(np.float32)  # cut for threads
+        long = np.random.default_rng(2).standard_normal((3, 1, 16000, 1, 32)).astype(np.float32)  # cut for threads
         for dtype, form in itertools.product((np.float32, np.float64), ("automatic", "recurrent", "chunked")):
             batch = Batch(dtype)
             gates = -0.1 * np.abs(batch.k)
@@ -598,7 +598,7 @@ class States(unittest.TestCase):
                     attention = attention_of(form=form, power=power)
                     self.check_absorbed(attention, batch.state(attention), (batch.q, batch.k, batch.v), given)
         attention = sympow.Attention(form="chunked")
-        self.check_absorbed(attention, sympow.State(attention, 1, 1, 64, 64), tuple(long), {})
+        self.check_absorbed(attention, sympow.State(attention, 1, 1, 32, 32), tuple(long), {})
 
     def check_absorbed(self, attention, state, tokens, given):
         """From an empty state and from one that goes on."""
