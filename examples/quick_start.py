@@ -42,4 +42,4 @@ print("∂loss/∂θ =", gradients.theta.round(3))
 try:
     attention(q, k[..., :8], v)
 except sympow.ShapeMismatch as error:
-    print(error)  # inputs->keys: shape[3] is 8, must be 16 (numbers of a query)
+    print(error)  # keys: shape[3] is 8, must be 16 (numbers of a query)

@@ -28,6 +28,7 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import functools
+import importlib
 import inspect
 import itertools
 import math
@@ -51,6 +52,15 @@ __all__ = ["Attention", "Diagnostics", "Gradients", "State", "Sums", "attention"
            "rope_frequencies", "rotation_planes", "show_config", "use", "version", "vjp", "yarn_scale",
            "SympowError", "InvalidArgument", "ShapeMismatch", "NotFinite", "TooLarge", "InterruptedState", "BadFile",
            "OutOfMemory", "NotBuilt", "DeviceError", "InternalError", "LibraryNotFound"]
+
+
+
+def __getattr__(name: str) -> Any:
+    """Modules of the package, which are imported when they are first asked for."""
+    if name in ("compat", "jax", "systems", "torch"):
+        return importlib.import_module(f"sympow.{name}")
+    raise AttributeError(f"module 'sympow' has no attribute {name!r}")
+
 
 # ---- errors ----
 
@@ -487,12 +497,15 @@ def _type_of(name: str, x: np.dtype) -> tuple[int, int]:
 
 def _array(name: str, x: Any) -> Any:
     """An array of another package where it is, by DLPack; what is none as it is. Raises `InvalidArgument`."""
-    if x is None or isinstance(x, np.ndarray) or not hasattr(x, "__dlpack__"):
+    if x is None or isinstance(x, np.ndarray) or not hasattr(type(x), "__dlpack__"):
         return x
     try:
-        return np.from_dlpack(x)
-    except (BufferError, RuntimeError, TypeError, ValueError) as error:
+        array = np.from_dlpack(x)
+    except Exception as error:  # of another package
         raise InvalidArgument(f"{name} is a {type(x).__name__} that numpy cannot read where it is: {error}") from error
+    if array.flags.owndata and array.size > 0:
+        raise InvalidArgument(f"{name} is a {type(x).__name__} without memory")
+    return array
 
 
 def _view(name: str, x: np.ndarray | None, is_output: bool = False) -> Tensor | None:
@@ -752,7 +765,7 @@ class Attention:
             if isinstance(x, np.ndarray):
                 key += type(x), x.shape, x.strides, x.dtype
                 arrays.append(x)
-            elif x is not rows and hasattr(x, "__dlpack__"):
+            elif x is not rows and hasattr(type(x), "__dlpack__"):
                 return self._run(call, tuple(map(_array, _INPUT_NAMES, inputs)), state, out)
             else:
                 key.append(x is None)  # anything else has no view
@@ -790,7 +803,7 @@ class Attention:
         self.vjp_tensors(
             _view("d_rows", _array("d_rows", d_rows)), views,
             {name: _view(name, x) for name, x in (results | {"scale": scale}).items()}, state,
-            None if d_state is None else [_view(f"d_state.{name}", x) for name, x in zip(Sums._fields, d_state)],
+            None if d_state is None else [_view(f"d_state.{name}", _array(name, x)) for name, x in zip(Sums._fields, d_state)],
             None if of_state is None else [_view(name, x) for name, x in zip(Sums._fields, of_state)])
         return Gradients(**results, scale=float(scale), state=of_state)
 
@@ -812,10 +825,12 @@ class Attention:
         that differ in nothing but `addresses`, those of the rows and of the inputs that are given. Addresses are asked
         for after `views()`, which may refuse the arrays."""
         if state is None:
-            kept = getattr(_own, "kept", None)
+            kept, _own.kept = getattr(_own, "kept", None), None  # a handler of signals that calls makes its own
             if kept is None or kept.of != (call, self, key):
-                kept = _own.kept = _KeptCall(call, self, key, None, *views())
-            return kept(addresses)
+                kept = _KeptCall(call, self, key, None, *views())
+            kept(addresses)
+            _own.kept = kept
+            return
         _check_state("state", state)
         handle = state._handle
         with handle.lock:
@@ -927,6 +942,8 @@ class State:
         some = State(self.attention, len(sequences), self.heads, self.d, self.e, self.dtype)
         for n, sequence in enumerate(sequences):
             some.assign(n, self, sequence)
+        if self._reads_as_bf16:
+            some.read_as_bf16()
         return some
 
     def __deepcopy__(self, memo: dict[int, Any]) -> State:
@@ -955,7 +972,9 @@ class State:
         Raises `ShapeMismatch` for other sizes, types and powers, `InvalidArgument` if `right` was made elsewhere.
         """
         with _locked(left=self, right=right) as of_both:
-            return self._like(_Handle("states", "states_merge", *of_both))
+            merged = self._like(_Handle("states", "states_merge", *of_both))
+        merged._reads_as_bf16 = right._reads_as_bf16
+        return merged
 
     def tokens(self, sequence: int = 0, head: int = 0) -> int:
         """The tokens that it has seen. Raises `InvalidArgument` for a sequence or a head that it does not have."""
@@ -974,7 +993,8 @@ class State:
 
     def write(self, sums: np.ndarray, normaliser: np.ndarray, angles: np.ndarray | None = None) -> None:
         """It begins with these from now on, angles of None with 0. Raises `ShapeMismatch`, `NotFinite`."""
-        self.write_tensors([_view(name, x) for name, x in zip(Sums._fields, (sums, normaliser, angles))])
+        arrays = zip(Sums._fields, (sums, normaliser, angles))
+        self.write_tensors([_view(name, _array(name, x)) for name, x in arrays])
 
     def read_tensors(self, tensors: Sequence[Tensor | None]) -> None:
         """`sympow_states_read` into views of sums, normaliser and angles."""
@@ -1096,14 +1116,14 @@ def _check_layout(layout: str, queries: Any) -> None:
                       stacklevel=3)
 
 
-def _check_gates(layout: str, log_gates: Any) -> None:
+def _check_gates(layout: str, log_gates: Any, callers: int = 1) -> None:
     """Warns of log gates that seem to be sums over the tokens before already, as other packages have them inside."""
     if not isinstance(log_gates, np.ndarray) or log_gates.ndim != 3 or log_gates.size == 0:
         return
     one = log_gates[0, :, 0] if layout == "bthd" else log_gates[0, 0]
     if one.size >= 16 and (one[1:] < one[:-1]).all():
         warnings.warn("log_gates fall from every token to the next, as sums over tokens do: they are log γ of each token "
-                      "alone", stacklevel=3)
+                      "alone", stacklevel=2 + callers)
 
 
 def _exchanged(layout: str, name: str, x: Any) -> Any:
@@ -1211,21 +1231,27 @@ def rotation_planes(generators: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
     Returns U, [d, d], orthogonal, and θ, [n, d/2], of interleaved pairs: the structured rotation by positions is rotary of
     turned channels, of `queries @ U` and `keys @ U`, with `theta=θ` and `pairing="interleaved"`. Positions that grow by 1
-    have no β; others have β as `rope_frequencies` says. Cost: O(n d³). Raises `ShapeMismatch` for an odd d, `NotFinite`, and
-    `InvalidArgument` for generators that are not skew or do not commute, beyond 1e-8 of the largest entry.
+    have no β; others have β as `rope_frequencies` says. Cost: O(n² d³). Raises `ShapeMismatch` for an odd d, `NotFinite`, and
+    `InvalidArgument` for generators that are not skew or do not commute, beyond 1e-8 of the largest entry of each, of float32 1e-5.
     """
-    S = np.array(generators, np.float64)
+    try:
+        given = np.asarray(_array("generators", generators))
+        S, most = np.array(given, np.float64), 1e-5 if given.dtype == np.float32 else 1e-8
+    except (OverflowError, RuntimeError, TypeError, ValueError) as error:
+        raise InvalidArgument(f"generators are no array of numbers: {error}") from error
     if S.ndim != 3 or S.shape[1] != S.shape[2] or S.shape[1] % 2 != 0 or S.size == 0:
         raise ShapeMismatch(f"generators are {list(S.shape)}, must be [n, d, d] with an even d")
-    largest = np.abs(S).max()
-    if not np.isfinite(largest):
+    if not np.isfinite(S).all():
         raise NotFinite("generators are not finite")
+    sizes, d = np.abs(S).max((1, 2)), S.shape[1]
+    S = S / np.where(sizes > 0, sizes, 1)[:, None, None]
     for a, b in itertools.combinations_with_replacement(range(len(S)), 2):
-        if a == b and np.abs(S[a] + S[a].T).max() > 1e-8 * largest:
-            raise InvalidArgument(f"generator {a} is not skew: S + Sᵀ is {np.abs(S[a] + S[a].T).max():.3g}, must be 0")
-        if np.abs(S[a] @ S[b] - S[b] @ S[a]).max() > 1e-8 * largest**2:
+        if a == b and np.abs(S[a] + S[a].T).max() > most:
+            raise InvalidArgument(f"generator {a} is not skew: an entry of S + Sᵀ is {np.abs(S[a] + S[a].T).max():.3g} of the "
+                                  "largest of S, must be 0")
+        if np.abs(S[a] @ S[b] - S[b] @ S[a]).max() > most:
             raise InvalidArgument(f"generators {a} and {b} do not commute")
-    random, basis, d = np.random.default_rng(0), np.empty((0, S.shape[1])), S.shape[1]
+    random, basis = np.random.default_rng(0), np.empty((0, d))
     mixed = np.einsum("a,aij->ij", random.standard_normal(len(S)), S)  # tells all planes apart that any of them does
     _, vectors = np.linalg.eigh(1j * mixed)
     for v in vectors.T[::-1]:  # the eigenvector of iS to λ ≥ 0 spans its plane by its two parts
@@ -1238,8 +1264,12 @@ def rotation_planes(generators: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     theta = turned[:, first + 1, first].copy()
     turned[:, first + 1, first] -= theta
     turned[:, first, first + 1] += theta
-    if np.abs(turned).max() > 1e-8 * largest:
+    if np.abs(turned).max() > most:
         raise InvalidArgument(f"planes of the generators are too near each other: {np.abs(turned).max():.3g} is left over")
+    with np.errstate(over="ignore"):
+        theta = theta * sizes[:, None]
+    if not np.isfinite(theta).all():
+        raise NotFinite("rates of the generators are beyond the largest number")
     return basis.T, theta
 
 

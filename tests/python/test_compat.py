@@ -50,6 +50,13 @@ class Compat(unittest.TestCase):
         self.assertEqual(found.shape, expected.shape)
         self.assertTrue(torch.allclose(found, expected, rtol=1e-11, atol=1e-11), (found - expected).abs().max())
 
+    def test_arguments_without_a_meaning_here(self):
+        q, k, v, g = tensors()
+        for name in ("reverse", "use_gate_in_kernel", "nonsense"):
+            with self.assertRaisesRegex(sympow.NotBuilt, f"{name} is given"):
+                sympow.compat.fla.chunk_simple_gla(q, k, v, g, **{name: True})
+        self.close(fla.chunk_simple_gla(q, k, v, g, head_first=False)[0], fla.chunk_simple_gla(q, k, v, g)[0])
+
     def test_simple_gla(self):
         q, k, v, g = tensors()
         S = torch.randn(B, H, K, V, dtype=torch.float64)

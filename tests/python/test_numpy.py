@@ -8,6 +8,7 @@ import math
 import os
 import pickle
 import pydoc
+import signal
 import subprocess
 import sys
 import tempfile
@@ -308,6 +309,22 @@ class Rows(unittest.TestCase):
                               env=os.environ | {"SYMPOW_C_LIBRARY": sympow._library._name,
                                                 "PYTHONPATH": str(Path(sympow.__file__).parents[1])})
         self.assertEqual(done.stdout, "child: 0\n", done.stderr)
+
+    @unittest.skipUnless(hasattr(signal, "setitimer"), "there are no timers")
+    def test_a_handler_of_signals_calls(self):
+        """The structs that a call keeps are not those of a call that interrupts it."""
+        batch, wrong = Batch(np.float32, T=5, H=2, Hk=2, d=4, e=4), 0
+        attention, calls, others = sympow.Attention(), [], 2 * batch.q
+        wanted = attention(batch.q, batch.k, batch.v)
+        before = signal.signal(signal.SIGALRM, lambda *_: calls.append(attention(others, batch.k, batch.v).sum()))
+        signal.setitimer(signal.ITIMER_REAL, 2e-4, 2e-4)
+        try:
+            while len(calls) < 500:
+                wrong += not np.array_equal(attention(batch.q, batch.k, batch.v), wanted)
+        finally:
+            signal.setitimer(signal.ITIMER_REAL, 0)
+            signal.signal(signal.SIGALRM, before)
+        self.assertEqual(wrong, 0)
 
     def test_threads_of_python_share_an_attention(self):
         batch, attention = Batch(np.float32, T=200), attention_of(threads=1)
@@ -645,6 +662,20 @@ class States(unittest.TestCase):
         rows = self.advance(state, 0, 1)
         self.assertTrue(np.array_equal(self.advance(again, 0, 1), rows))
         self.assertFalse(np.array_equal(self.advance(exact, 0, 1), rows))
+
+    def test_merged_and_taken_states_read_as_their_pickles(self):
+        left = self.batch.state(self.attention)
+        self.advance(left, 0, 40)
+        right = self.batch.state(self.attention, after=left)
+        self.advance(right, 0, 40)  # more than a tail holds
+        right.read_as_bf16()
+        for state in (left.merge(right), right.take([1, 0])):
+            again = pickle.loads(pickle.dumps(state))
+            exact = state.copy()
+            exact.read_as_bf16(False)
+            rows = self.advance(state, 0, 1)
+            self.assertTrue(np.array_equal(self.advance(again, 0, 1), rows))
+            self.assertFalse(np.array_equal(self.advance(exact, 0, 1), rows))
 
     def test_sequences_of_states_are_assigned_and_taken(self):
         state = self.batch.state(self.attention)

@@ -54,8 +54,23 @@ class LinearAttention(unittest.TestCase):
                     np.testing.assert_allclose(x, expected, rtol, atol)
         self.assertEqual((len(node_tests()), refused), (14, 9))
 
+    def test_no_tokens(self):
+        for shape in ((2, 0, 8), (0, 3, 8)):
+            x, gates = np.ones(shape, np.float32), np.ones((*shape[:2], 2), np.float32)
+            for rule, given in (("linear", {}), ("gated_delta", dict(decay=-gates, beta=gates))):
+                output, state = linear_attention(x, x, x, **given, update_rule=rule, q_num_heads=2, kv_num_heads=2)
+                self.assertEqual((output.shape, state.shape), (shape, (shape[0], 2, 4, 4)))
+                self.assertFalse(state.any())
+
     def test_mistakes(self):
         x = np.ones((1, 2, 8), np.float32)
+        delta = dict(update_rule="delta", q_num_heads=2, kv_num_heads=2)
+        for arguments, beta, words in (((x, x, x[:, :1]), x[..., :2], "value is "), ((x, x, x), x[:, :1, :2], "beta is "),
+                                       ((x, x, x), x[..., :3], r"beta is \[1, 2, 3\], must be \[1, 2, '2 or 1'\]")):
+            with self.assertRaisesRegex(sympow.ShapeMismatch, words):
+                linear_attention(*arguments, beta=beta, **delta)
+        with self.assertRaisesRegex(TypeError, "key is a list"):
+            linear_attention(x, [1], x, **delta, beta=x[..., :2])
         sizes = dict(q_num_heads=2, kv_num_heads=2)
         for given, words in ((dict(update_rule="other"), "update_rule is 'other', must be one of linear, gated"),
                              (dict(update_rule="gated"), "decay must be given"),

@@ -541,6 +541,25 @@ class Halves(unittest.TestCase):
             self.assertTrue(torch.equal(row, wanted.bfloat16()))
         self.assertEqual((state.dtype, state.tokens()), (np.float32, 6))
 
+    @torch.no_grad()
+    def test_decoding_under_autocast(self):
+        """Rows are float32, as those of `attention` are."""
+        batch = Batch(torch.float32, T=3)
+        halves = [x.bfloat16() for x in (batch.q, batch.k, batch.v)]
+        wanted = attention(*(x.float() for x in halves), form="recurrent")
+        with torch.autocast("cpu", dtype=torch.bfloat16):
+            state = sympow.torch.state_of(None, *halves, form="recurrent")
+            self.assertTrue(torch.equal(sympow.torch.decode(*halves, state), wanted))
+            self.assertEqual(sympow.torch.diagnose(*halves).condition.dtype, torch.float64)
+
+    def test_tensors_without_memory_are_refused(self):
+        x = torch.randn(1, 4, 2, 4)
+        for given in (dict(log_gates=torch.full((1, 4, 2), -1.0, device="meta")), dict(householder=x.to("meta"))):
+            with self.assertRaisesRegex(sympow.NotBuilt, f"{next(iter(given))} is on the device meta"):
+                attention(x, x, x, **given)
+        with self.assertRaisesRegex(sympow.InvalidArgument, "values is a Tensor without memory"):
+            sympow.attention(*[x.numpy()] * 2, torch._efficientzerotensor(x.shape))
+
     def test_tensors_in_calls_on_arrays(self):
         batch = Batch()
         given = [x.detach() for x in (batch.q, batch.k, batch.v)]

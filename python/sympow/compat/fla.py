@@ -1,13 +1,15 @@
 """Operators of flash-linear-attention (0.6.0): linear attention, RetNet, Mamba-2, GLA, DeltaNet, FoX and PaTH.
 
 Tensors are [B, T, H, K] and [B, T, H, V]; states [N, H, K, V]; `cu_seqlens` [N + 1] packs N sequences into a batch of one.
-`scale` is K^-1/2 unless it is given. All have gradients, also in states; float32 and float64 on a CPU, float32, bfloat16
-and float16 on a GPU. GLA, DeltaNet and PaTH run on a CPU alone.
+`scale` is K^-1/2 unless it is given. All have gradients, also in states; float32, bfloat16, float16, on a CPU also
+float64. GLA, DeltaNet and PaTH run on a CPU alone.
 """
 
 from __future__ import annotations
 
-from typing import Any
+import functools
+import inspect
+from typing import Any, Callable
 
 import sympow
 import sympow.torch
@@ -190,3 +192,21 @@ def parallel_forgetting_attn(q: Tensor, k: Tensor, v: Tensor, g: Tensor, scale: 
     """FoX, softmax attention with log gates g, [B, T, HQ] or [B, T, H], over the last `window_size` tokens or all."""
     return sympow.torch.attention(q, k, v, log_gates=g, scores="exponential", form="attention", cu_seqlens=cu_seqlens,
                                   window=0 if window_size is None else window_size, scale=q.shape[-1] ** -0.5 if scale is None else scale)
+
+
+def _refuses_others(function: Callable[..., Any]) -> Callable[..., Any]:
+    """The same where arguments that have no meaning here are None or False."""
+    known = frozenset(inspect.signature(function).parameters)
+
+    @functools.wraps(function)
+    def call(*arguments: Any, **named: Any) -> Any:
+        for name, x in named.items():
+            if name not in known and x is not None and x is not False:
+                raise sympow.NotBuilt(f"{name} is given, which has no meaning here")
+        return function(*arguments, **named)
+
+    return call
+
+
+for _name in __all__:
+    globals()[_name] = _refuses_others(globals()[_name])

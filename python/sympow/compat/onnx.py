@@ -13,11 +13,18 @@ __all__ = ["linear_attention"]
 _RULES = {"linear": (False, False), "gated": (True, False), "delta": (False, True), "gated_delta": (True, True)}
 
 
-def _heads(name: str, x: np.ndarray, heads: int) -> np.ndarray:
-    """[B, T, H D] as [B, T, H, D]."""
-    if x.ndim != 3 or heads < 1 or x.shape[2] % heads != 0:
+def _heads(name: str, x: Any, heads: int) -> np.ndarray:
+    """[B, T, H D] as [B, T, H, D], of float32 or wider."""
+    if not isinstance(x, np.ndarray) or x.dtype.kind != "f":
+        raise TypeError(f"{name} is a {type(x).__name__}, must be an array of floating numbers")
+    if x.ndim != 3 or heads < 1 or x.shape[2] % heads != 0 or x.shape[2] == 0:
         raise sympow.ShapeMismatch(f"{name} is {list(x.shape)}, must be [B, T, n] with a multiple of its {heads} heads")
-    return x.reshape(*x.shape[:2], heads, -1)
+    return x.reshape(*x.shape[:2], heads, x.shape[2] // heads)
+
+
+def _check_tokens(name: str, x: np.ndarray, sizes: tuple[int, ...], widths: tuple[int, ...]) -> None:
+    if x.shape[:2] != sizes[:2] or x.shape[2] not in widths:
+        raise sympow.ShapeMismatch(f"{name} is {list(x.shape)}, must be {[*sizes[:2], ' or '.join(map(str, widths))]}")
 
 
 def linear_attention(query: np.ndarray, key: np.ndarray, value: np.ndarray, past_state: np.ndarray | None = None,
@@ -42,11 +49,19 @@ def linear_attention(query: np.ndarray, key: np.ndarray, value: np.ndarray, past
     for name, x, is_used in (("decay", decay, gates), ("beta", beta, corrects)):
         if (x is not None) != is_used:
             raise sympow.InvalidArgument(f"update_rule is {update_rule!r}, so {name} must {'' if is_used else 'not '}be given")
+    q, k, v = (_heads(name, x, heads) for name, x, heads in (
+        ("query", query, q_num_heads), ("key", key, kv_num_heads), ("value", value, kv_num_heads)))
     dtype = query.dtype
     wide = np.float64 if dtype == np.float64 else np.float32
-    q, k, v = (_heads(name, x, heads).astype(wide, copy=False) for name, x, heads in (
-        ("query", query, q_num_heads), ("key", key, kv_num_heads), ("value", value, kv_num_heads)))
+    q, k, v = (x.astype(wide, copy=False) for x in (q, k, v))
     B, T, Hk, d = k.shape
+    _check_tokens("value", value, key.shape, (value.shape[2],))
+    if beta is not None:
+        _heads("beta", beta, 1)
+        _check_tokens("beta", beta, key.shape, (Hk, 1))
+    if decay is not None:
+        _heads("decay", decay, Hk)
+        _check_tokens("decay", decay, key.shape, (Hk, Hk * d))
     system: dict[str, Any] = systems.linear_attention()
     if corrects:
         strengths = np.broadcast_to(beta.astype(wide), (B, T, Hk))
@@ -65,5 +80,5 @@ def linear_attention(query: np.ndarray, key: np.ndarray, value: np.ndarray, past
     if past_state is not None:
         state.write(np.ascontiguousarray(past_state, wide), np.zeros((B, Hk, d), wide))
     rows = attention(q, k, v, state=state, **system)
-    return (rows.reshape(B, T, -1).astype(dtype, copy=False),
+    return (rows.reshape(*query.shape[:2], q_num_heads * v.shape[3]).astype(dtype, copy=False),
             state.read().sums.astype(dtype if past_state is None else past_state.dtype, copy=False))

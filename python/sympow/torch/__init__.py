@@ -14,7 +14,7 @@ contiguous.
 
 To decode token by token, keep a `sympow.State`, which stays in the library:
 
-    state = sympow.torch.state_of(state, queries, keys, power=2)
+    state = sympow.torch.state_of(state, queries, keys, values, power=2)
     row = sympow.torch.decode(query, key, value, state, log_gates=gate)
 
 `context_parallel` is `attention` on a sequence that the processes of a `torch.distributed` group share.
@@ -28,6 +28,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import importlib
 import math
 from typing import Any, Callable, Iterable, NamedTuple, Sequence
 
@@ -57,6 +58,7 @@ _OF_TOKENS = [n for n, name in enumerate(_INPUT_NAMES) if name not in ("theta", 
 _COMMON = {torch.float32: (2, 32), torch.float64: (2, 64), torch.int32: (0, 32), torch.int64: (0, 64)}
 _TYPES = {1: _COMMON, 2: _COMMON | {torch.bfloat16: (4, 16), torch.float16: (2, 16), torch.uint8: (1, 8)}}
 _HALVES = torch.bfloat16, torch.float16
+_OF_QUERIES = "queries", "keys", "values", "householder"  # of one type
 _FLOATING = {1: "torch.float32 or torch.float64 on a CPU", 2: "torch.bfloat16, torch.float16 or torch.float32 on a GPU"}
 
 
@@ -86,6 +88,8 @@ def _view(name: str, x: Tensor | None) -> sympow.Tensor | None:
     types = _TYPES[place[0]]
     if x.dtype not in types:
         allowed = "torch.int32 or torch.int64" if name == "lengths" else _FLOATING[place[0]]
+        if place == (1, 0) and name in _OF_QUERIES:
+            allowed = "torch.float32, torch.float64, torch.bfloat16 or torch.float16 on a CPU"
         raise sympow.InvalidArgument(f"{name} is of {x.dtype}, must be of {allowed}")
     view = sympow.Tensor.of(x.data_ptr(), *types[x.dtype], x.shape, x.stride(), place)
     view.owner = x
@@ -136,13 +140,18 @@ def _is_watched(tensors: Sequence[Tensor | None]) -> bool:
 
 
 def _is_half(queries: Tensor) -> bool:
-    """Whether a call on a CPU is of halves, for which the library computes in float32. Autocast casts by itself."""
-    return queries.dtype in _HALVES and not _is_on_gpu(queries) and not torch.is_autocast_enabled("cpu")
+    """Whether a call on a CPU is of halves, for which the library computes in float32."""
+    return queries.dtype in _HALVES and not _is_on_gpu(queries)
+
+
+def _narrowed(rows: Tensor, queries: Tensor) -> Tensor:
+    """Rows of the queries' type, under autocast of float32."""
+    return rows.to(queries.dtype) if _is_half(queries) and not torch.is_autocast_enabled("cpu") else rows
 
 
 def _widened(tensors: Sequence[Tensor | None]) -> list[Tensor | None]:
     """Halves as float32. Raises `InvalidArgument` unless keys, values and Householder vectors are of the queries' type."""
-    for name in ("keys", "values", "householder"):
+    for name in _OF_QUERIES[1:]:
         x = tensors[_TENSOR_NAMES.index(name)]
         if x is not None and x.dtype != tensors[0].dtype:
             raise sympow.InvalidArgument(f"{name} is of {x.dtype}, must be of {tensors[0].dtype}, as the queries")
@@ -489,7 +498,7 @@ def attention(queries: Tensor, keys: Tensor, values: Tensor, *, log_gates: Tenso
     keys          [B, T, Hk, d], of the queries' type; query head h reads key head ⌊h Hk / H⌋
     values        [B, T, Hk, e], of the queries' type
     log_gates     [B, T, Hk] or [B, T, H]: log γ ≤ 0, as logsigmoid makes them, under exponential scores of any sign; float32 or
-                  float64, as other parameters; beside queries of halves those too
+                  float64, as other parameters; of the queries' type, too, if that is bfloat16 or float16
     theta         [d/2], or [rotary_dim/2]: rates of rotary positions, radians per token; of n axes [n, d/2]
     beta          [B, T, Hk] or [B, T, H], only with theta; None: all 1; of n axes [B, T, Hk, n] or [B, T, H, n], what each
                   coordinate of positions grows by
@@ -523,6 +532,9 @@ def attention(queries: Tensor, keys: Tensor, values: Tensor, *, log_gates: Tenso
     attention_of = None if torch.compiler.is_compiling() else _attention(options)
     plain = None if attention_of is None or _is_watched(tensors) else _key_of(tensors)
     if plain is None:
+        for name, x in zip(_TENSOR_NAMES, tensors):  # the operator would take all for such
+            if x is not None and x.device.type == "meta" != queries.device.type:
+                raise sympow.NotBuilt(f"{name} is on the device meta, must be on that of the queries, {queries.device}")
         rows, *after = torch.ops.sympow.attend(*tensors, return_state, *options)
     else:  # the same without PyTorch's dispatcher, which takes longer than a token
         rows, after = _rows_and_state(attention_of, tensors, plain, return_state)
@@ -566,9 +578,10 @@ def _tensors_of(inputs: tuple[Tensor | None, ...], state: State | None, layout: 
     if _is_half(queries):
         tensors = _widened(tensors)
     sympow._check_layout(layout, queries)
-    if inputs[3] is not None and not torch.compiler.is_compiling() and inputs[3].is_cpu and inputs[3].numel() >= 16:
+    if inputs[3] is not None and inputs[3].numel() >= 16 and inputs[3].is_cpu and not (
+            torch.compiler.is_compiling() or torch.jit.is_tracing()):
         with contextlib.suppress(RuntimeError, TypeError):  # of what is traced or mapped
-            sympow._check_gates(layout, inputs[3].detach().numpy())
+            sympow._check_gates(layout, inputs[3].detach().numpy(), 2)
     if layout == "bhtd":
         for n in _OF_TOKENS:
             tensors[n] = None if tensors[n] is None else tensors[n].transpose(1, 2)
@@ -585,8 +598,7 @@ def _tensors_of(inputs: tuple[Tensor | None, ...], state: State | None, layout: 
 
 def _as_given(rows: Tensor, queries: Tensor, layout: str, sizes: list[int] | None) -> Tensor:
     """Rows in the type and the layout of the user's tensors."""
-    if _is_half(queries):
-        rows = rows.to(queries.dtype)
+    rows = _narrowed(rows, queries)
     if sizes is not None:
         rows = torch.cat([x[:size] for x, size in zip(rows, sizes)]).unsqueeze(0)
     return rows.transpose(1, 2) if layout == "bhtd" else rows
@@ -654,7 +666,8 @@ def state_of(state: State | None, queries: Tensor, keys: Tensor, values: Tensor,
     of_library = _state_of(attention, (*tensors[:len(_INPUT_NAMES)], *before), True)
     if of_library is None:
         raise sympow.InvalidArgument(f"queries are of {queries.dtype} and shape {list(queries.shape)}, must be "
-                                     "[B, T, H, d] of torch.float32 or torch.float64, as keys and values")
+                                     "[B, T, H, d] of torch.float32, torch.float64, torch.bfloat16 or torch.float16, as keys "
+                                     "and values")
     return of_library
 
 
@@ -685,8 +698,7 @@ def decode(queries: Tensor, keys: Tensor, values: Tensor, state: sympow.State, *
     sympow._check_state("state", state)
     if _is_half(queries):
         given = _widened(given)
-    rows = _run("sympow_decode", state.attention, given, _key_of(given), state)
-    return rows.to(queries.dtype) if given[0] is not queries else rows
+    return _narrowed(_run("sympow_decode", state.attention, given, _key_of(given), state), queries)
 
 
 def drop(state: sympow.StateOnDevice, tokens: Tensor, *, slots: Tensor | None = None,
@@ -726,6 +738,13 @@ def _decode_on_device(given: tuple[Tensor | None, ...], state: sympow.StateOnDev
                                    slots=_slots(slots, faults) if has_slots else None,
                                    **_on_stream(state.attention, queries, inputs, "decode"))
     return rows
+
+
+
+def __getattr__(name: str) -> Any:
+    if name == "nn":
+        return importlib.import_module("sympow.torch.nn")
+    raise AttributeError(f"module 'sympow.torch' has no attribute {name!r}")
 
 
 from sympow.torch._context import context_parallel  # noqa: E402  which needs what is above

@@ -97,12 +97,12 @@ def _checked(given: tuple[Tensor | None, ...], layout: str,
     with torch.no_grad():
         attention(**of_no_sequence, return_state=True, **options)
     alike = {"options": repr(attention_of)}
-    for name, x in zip(_INPUT_NAMES, tensors):
+    for name, x, as_given in zip(_INPUT_NAMES, tensors, given):
         if x is None:
             alike[name] = "None"
         else:
             shape = list(x.shape) if name in ("theta", "lengths") else [x.shape[0], "T", *x.shape[2:]]
-            alike[name] = (f"{str(x.dtype).removeprefix('torch.')} [{', '.join(map(str, shape))}] "
+            alike[name] = (f"{str(as_given.dtype).removeprefix('torch.')} [{', '.join(map(str, shape))}] "
                            f"with{'' if x.requires_grad and torch.is_grad_enabled() else 'out'} gradients")
     return tensors, alike
 
