@@ -316,8 +316,13 @@ class Rows(unittest.TestCase):
         batch, wrong = Batch(np.float32, T=5, H=2, Hk=2, d=4, e=4), 0
         attention, calls, others = sympow.Attention(), [], 2 * batch.q
         wanted = attention(batch.q, batch.k, batch.v)
-        before = signal.signal(signal.SIGALRM, lambda *_: calls.append(attention(others, batch.k, batch.v).sum()))
-        signal.setitimer(signal.ITIMER_REAL, 2e-4, 2e-4)
+
+        def handler(*_):
+            calls.append(attention(others, batch.k, batch.v).sum())
+            signal.setitimer(signal.ITIMER_REAL, 2e-4)  # not before this one ends
+
+        before = signal.signal(signal.SIGALRM, handler)
+        signal.setitimer(signal.ITIMER_REAL, 2e-4)
         try:
             while len(calls) < 500:
                 out = np.zeros_like(wanted)  # not memory that holds rows of the call before
