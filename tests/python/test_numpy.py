@@ -319,7 +319,8 @@ class Rows(unittest.TestCase):
 
         def handler(*_):
             calls.append(attention(others, batch.k, batch.v).sum())
-            signal.setitimer(signal.ITIMER_REAL, 2e-4)  # not before this one ends
+            if len(calls) < 500:
+                signal.setitimer(signal.ITIMER_REAL, 2e-4)  # not before this one ends
 
         before = signal.signal(signal.SIGALRM, handler)
         signal.setitimer(signal.ITIMER_REAL, 2e-4)
