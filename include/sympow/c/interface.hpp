@@ -83,6 +83,7 @@ sympow_status sympow_decode_slots(const sympow_attention* attention, const sympo
     check_pointer(slots, "slots");
     check_on_device(states, "sympow_decode of all of them, or sympow_states_assign before and after it");
     if constexpr (has_cuda) {
+      check_pointer(read_struct(inputs, "inputs", sympow_inputs SYMPOW_INPUTS_INIT).queries, "inputs->queries");
       if (!are_on_device(inputs)) raise<InvalidArgument>("inputs->queries is on a CPU, must be where the states are");
       decode_on_device(attention->settings, inputs, states, slots, rows, workspace, stream);
     }
