@@ -132,6 +132,7 @@ class Part {
   char digits_[64];
   std::string_view words_;
 };
+
 /// What a part of a message is passed as, so that few kinds of messages are compiled.
 template <class T>
 using PartType = std::conditional_t<std::floating_point<T>, T,
@@ -145,12 +146,13 @@ using PartType = std::conditional_t<std::floating_point<T>, T,
   return message;
 }
 
-/// Throws `Error`. Cold and never inlined, so that a check costs one branch.
+/// Throws `Error` with the parts joined. Cold and never inlined, so that a check costs one branch.
 template <class Error, class... Parts>
 [[noreturn, gnu::cold, gnu::noinline]] void raise_joined(Parts... parts) {
   throw Error(joined({Part(parts)...}));
 }
-/// The same with a message of words and numbers.
+
+/// Throws `Error` with a message of words and numbers.
 template <class Error, class... Parts>
 [[noreturn, gnu::always_inline]] inline void raise(const Parts&... parts) {
   raise_joined<Error, PartType<Parts>...>(static_cast<PartType<Parts>>(parts)...);

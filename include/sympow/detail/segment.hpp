@@ -158,11 +158,13 @@ void raise_channel_weights(ColumnView<double> weights, const WeightedKeys<Scalar
     raise_channel_weights<P>(weights, keys.vectors.at(j, 0).data, keys.exponents[j]);  // its channels lie side by side
 }
 
-/// The tokens of a range that have keys, and those that have queries.
+/// The tokens of a that are tokens of b, too; where there are none, an empty range in a.
 inline Segment common(Segment a, Segment b) {
   const Index begin = std::clamp(b.begin, a.begin, a.end());
   return {begin, std::clamp(b.end(), begin, a.end()) - begin};
 }
+
+/// The tokens of a range that have keys, and those that have queries.
 Segment key_tokens(const auto& call, Segment range) { return common(range, {0, call.K.cols()}); }
 Segment query_tokens(const auto& call, Segment range) {
   return common(range, {call.options.mask.offset, call.Q.cols()});
