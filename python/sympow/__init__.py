@@ -54,7 +54,6 @@ __all__ = ["Attention", "Diagnostics", "Gradients", "State", "Sums", "attention"
            "OutOfMemory", "NotBuilt", "DeviceError", "InternalError", "LibraryNotFound"]
 
 
-
 def __getattr__(name: str) -> Any:
     """Modules of the package, which are imported when they are first asked for."""
     if name in ("compat", "jax", "systems", "torch"):

@@ -353,8 +353,8 @@ class Operators(unittest.TestCase):
 
 
 class WithoutOperators(unittest.TestCase):
-    """A call of plain tensors that nobody watches goes to the library without PyTorch's dispatcher, with the rows and errors
-    of the operator; any other goes through it."""
+    """Calls skip PyTorch's dispatcher where the operator would do nothing but run its kernel: no gradients, no autocast, no
+    mode. Rows and errors are those of the operator. All other calls go through the dispatcher."""
 
     def setUp(self):
         attend = torch.ops.sympow.attend

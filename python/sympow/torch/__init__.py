@@ -132,7 +132,7 @@ def _recorded(tensors: Sequence[Tensor | None]) -> str | None:
     return None
 
 
-def _is_watched(tensors: Sequence[Tensor | None]) -> bool:
+def _needs_operator(tensors: Sequence[Tensor | None]) -> bool:
     """Whether an operator does more with plain tensors than its kernel: it traces, maps, casts, records gradients, or is
     overridden."""
     return (_IDLE is None or _keys_of_thread().raw_repr() | _IDLE != _IDLE or torch.is_autocast_enabled("cpu")
@@ -530,7 +530,7 @@ def attention(queries: Tensor, keys: Tensor, values: Tensor, *, log_gates: Tenso
                rotary_dim, features, seed, window)
     # Under a compiler the operator refuses other types, in PyTorch's words, and takes True for 1.
     attention_of = None if torch.compiler.is_compiling() else _attention(options)
-    plain = None if attention_of is None or _is_watched(tensors) else _key_of(tensors)
+    plain = None if attention_of is None or _needs_operator(tensors) else _key_of(tensors)
     if plain is None:
         for name, x in zip(_TENSOR_NAMES, tensors):  # the operator would take all for such
             if x is not None and x.device.type == "meta" != queries.device.type:
@@ -738,7 +738,6 @@ def _decode_on_device(given: tuple[Tensor | None, ...], state: sympow.StateOnDev
                                    slots=_slots(slots, faults) if has_slots else None,
                                    **_on_stream(state.attention, queries, inputs, "decode"))
     return rows
-
 
 
 def __getattr__(name: str) -> Any:
