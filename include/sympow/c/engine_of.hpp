@@ -1,12 +1,15 @@
 // The calls of a scalar type and a feature map, compiled for each in one place.
 #pragma once
 
-#include <sympow/attention/batch_vjp.hpp>
 #include <sympow/c/states_of.hpp>
 #include <sympow/c/transitions.hpp>
 #include <sympow/feature/exponential.hpp>
 #include <sympow/feature/random_features.hpp>
 #include <sympow/feature/symmetric_power.hpp>
+
+// Compiled elsewhere for all engines.
+SYMPOW_C_TRANSITIONS(extern, float)
+SYMPOW_C_TRANSITIONS(extern, double)
 
 namespace SYMPOW_NAMESPACE::c {
 
@@ -29,12 +32,11 @@ class EngineOf final : public Engine {
     options.form = form;
     auto& workspaces = of<Workspaces<S>>(scratch);
     const F feature = settings.feature<F>(in.queries.shape[3]);
-    with_normalisation(settings, [&]<class N>(N) {
-      with_transitions<S>(in, settings, groups_of(in, states), [&](const auto& transitions) {
-        sympow::attend<N>(
-            feature, transitions,
-            {.Q = Q, .K = K, .V = V, .states = range_of(states), .Y = Y, .workspaces = workspaces, .options = options});
-      });
+    CallTransitions<S>{in, settings, groups_of(in, states)}.visit([&](detail::BatchTransitions<S>& transitions) {
+      detail::BatchForms<S, F>::run(
+          row_kind(settings), feature, transitions,
+          {.Q = Q, .K = K, .V = V, .states = range_of(states), .Y = Y, .workspaces = workspaces, .options = options},
+          detail::threads_of_program(options.threads));
     });
   }
 
@@ -46,13 +48,10 @@ class EngineOf final : public Engine {
     const auto Y =
         Heads<S>::bthd(rows.data(), in.sequences(), in.queries.shape[1], in.query_heads(), V.dimension(), in.lengths);
     const F feature = settings.feature<F>(in.queries.shape[3]);
-    with_normalisation(settings, [&]<class N>(N) {
-      with_transitions<S>(in, settings, groups_of(in, states), [&]<class Given>(const Given& given) {
-        detail::BatchTransitionsOf<S, Given> transitions(given);
-        const detail::BatchCall<S> call{Q, K, V, Y, settings.options};
-        diagnose_heads(detail::row_kind<N, F>(), feature, transitions, call, range_of(states), diagnostics,
-                       of<Workspaces<S>>(scratch));
-      });
+    CallTransitions<S>{in, settings, groups_of(in, states)}.visit([&](detail::BatchTransitions<S>& transitions) {
+      const detail::BatchCall<S> call{Q, K, V, Y, settings.options};
+      diagnose_heads(row_kind(settings), feature, transitions, call, range_of(states), diagnostics,
+                     of<Workspaces<S>>(scratch));
     });
   }
 
@@ -63,24 +62,23 @@ class EngineOf final : public Engine {
     const auto dQ = heads_of<S>(results.queries, in.lengths), dK = heads_of<S>(results.keys, in.lengths),
                dV = heads_of<S>(results.values, in.lengths);
     auto& workspaces = of<VjpWorkspaces<S>>(scratch);
-    const Index groups = groups_of(in, states);
     const F feature = settings.feature<F>(in.queries.shape[3]);
-    with_normalisation(settings, [&]<class N>(N) {
-      with_transitions<S>(in, settings, groups, [&](const auto& transitions) {
-        write(sympow::attend_vjp<N>(feature, transitions,
-                                    {.Q = Q,
-                                     .K = K,
-                                     .V = V,
-                                     .dY = dY,
-                                     .states = range_of(states),
-                                     .d_states = range_of(state_gradients),
-                                     .dQ = dQ,
-                                     .dK = dK,
-                                     .dV = dV,
-                                     .workspaces = workspaces,
-                                     .options = settings.options}),
-              in, groups, results);
-      });
+    const CallTransitions<S> all{in, settings, groups_of(in, states)};
+    all.visit_vjp(results, [&](detail::VjpTransitions<S>& transitions) {
+      const double scale = detail::GradientBatches<S, F>::run(row_kind(settings), feature, transitions,
+                                                              {.Q = Q,
+                                                               .K = K,
+                                                               .V = V,
+                                                               .dY = dY,
+                                                               .states = range_of(states),
+                                                               .d_states = range_of(state_gradients),
+                                                               .dQ = dQ,
+                                                               .dK = dK,
+                                                               .dV = dV,
+                                                               .workspaces = workspaces,
+                                                               .options = settings.options},
+                                                              detail::threads_of_program(settings.options.threads));
+      if (results.scale) results.scale->set({0}, scale);
     });
   }
 
@@ -174,59 +172,9 @@ class EngineOf final : public Engine {
     return states == nullptr ? in.query_heads() : states->shape().heads;
   }
 
-  template <class Visit>
-  static void with_normalisation(const Settings& settings, const Visit& visit) {
-    using Means = std::conditional_t<F::nonnegative, Normalized, SignedNormalized>;
-    if (settings.normalisation == SYMPOW_UNNORMALISED) return visit(Unnormalized{});
-    visit(Means{});
-  }
-
-  /// Writes gradients of parameters: each number is a sum over the groups that read it, in order.
-  template <class A>
-  static void write(const BatchGradients<A>& gradients, const Inputs& in, Index groups, const Results& results) {
-    // number(g, t, c) of the gradient g of a transition; c is 0 where `to` has no channels
-    const auto write_tokens = [&](const std::optional<Array>& to, const auto& number) {
-      if (!to) return;
-      const bool has_channels = to->dimensions == 4;
-      const Index heads = to->shape[2], channels = has_channels ? to->shape[3] : 1;
-      for (Index b = 0; heads > 0 && b < in.sequences(); ++b)
-        for (Index h = 0; h < heads; ++h)
-          for (Index t = 0; t < to->shape[1]; ++t)
-            for (Index c = 0; c < channels; ++c) {
-              double sum = 0;
-              for (Index n = h * groups / heads; t < in.tokens(b) && n < (h + 1) * groups / heads; ++n)
-                sum += number(gradients.transitions[static_cast<std::size_t>(b * groups + n)], t, c);
-              if (has_channels)
-                to->set({b, t, h, c}, sum);
-              else
-                to->set({b, t, h}, sum);
-            }
-    };
-    write_tokens(results.log_gates, [](const auto& g, Index t, Index) { return log_gates_in(g)[t]; });
-    if constexpr (std::is_same_v<A, ArrayGatesAnd<ChannelDecay<double>>>) {
-      write_tokens(results.channel_gates,
-                   [](const auto& g, Index t, Index c) { return g.template of<ChannelDecay<double>>().log_a(c, t); });
-    } else if constexpr (std::is_same_v<A, ArrayGatesAnd<Householder<S>>>) {
-      write_tokens(results.householder, [](const auto& g, Index t, Index c) {
-        return static_cast<double>(g.template of<Householder<S>>().w(c, t));
-      });
-      write_tokens(results.strengths,
-                   [](const auto& g, Index t, Index) { return g.template of<Householder<S>>().beta[t]; });
-    } else if constexpr (std::is_same_v<A, ArrayGatesAnd<Rotary>>) {
-      const bool has_axes = in.theta->dimensions == 2;
-      const Index axes = has_axes ? in.theta->shape[0] : 1, pairs = in.theta->shape[has_axes ? 1 : 0];
-      write_tokens(results.beta,
-                   [&](const auto& g, Index t, Index a) { return g.template of<Rotary>().beta[t * axes + a]; });
-      for (Index n = 0; results.theta && n < axes * pairs; ++n) {
-        double sum = 0;
-        for (const auto& g : gradients.transitions) sum += g.template of<Rotary>().theta[n];
-        if (has_axes)
-          results.theta->set({n / pairs, n % pairs}, sum);
-        else
-          results.theta->set({n}, sum);
-      }
-    }
-    if (results.scale) results.scale->set({0}, gradients.scale);
+  static detail::RowKind row_kind(const Settings& settings) {
+    if (settings.normalisation == SYMPOW_UNNORMALISED) return detail::RowKind::sums;
+    return F::nonnegative ? detail::RowKind::weighted_means : detail::RowKind::signed_means;
   }
 };
 

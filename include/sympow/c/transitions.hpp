@@ -3,7 +3,8 @@
 
 #include <utility>
 
-#include <sympow/c/inputs.hpp>
+#include <sympow/attention/batch_vjp.hpp>
+#include <sympow/c/engine.hpp>
 #include <sympow/transition/channel_decay.hpp>
 #include <sympow/transition/householder.hpp>
 #include <sympow/transition/product.hpp>
@@ -129,4 +130,87 @@ decltype(auto) with_transitions(const Inputs& in, const Settings& settings, Inde
 inline const Eigen::VectorXd& log_gates_in(const ArrayGates::Gradient& g) { return g.log_gamma; }
 const Eigen::VectorXd& log_gates_in(const auto& g) { return g.template of<ArrayGates>().log_gamma; }
 
+/// Writes gradients of parameters: each number is a sum over the groups that read it, in order.
+template <class S, class A>
+void write_gradients(const std::vector<typename A::Gradient>& transitions, const Inputs& in, Index groups,
+                     const Results& results) {
+  // number(g, t, c) of the gradient g of a transition; c is 0 where `to` has no channels
+  const auto write_tokens = [&](const std::optional<Array>& to, const auto& number) {
+    if (!to) return;
+    const bool has_channels = to->dimensions == 4;
+    const Index heads = to->shape[2], channels = has_channels ? to->shape[3] : 1;
+    for (Index b = 0; heads > 0 && b < in.sequences(); ++b)
+      for (Index h = 0; h < heads; ++h)
+        for (Index t = 0; t < to->shape[1]; ++t)
+          for (Index c = 0; c < channels; ++c) {
+            double sum = 0;
+            for (Index n = h * groups / heads; t < in.tokens(b) && n < (h + 1) * groups / heads; ++n)
+              sum += number(transitions[static_cast<std::size_t>(b * groups + n)], t, c);
+            if (has_channels)
+              to->set({b, t, h, c}, sum);
+            else
+              to->set({b, t, h}, sum);
+          }
+  };
+  write_tokens(results.log_gates, [](const auto& g, Index t, Index) { return log_gates_in(g)[t]; });
+  if constexpr (std::is_same_v<A, ArrayGatesAnd<ChannelDecay<double>>>) {
+    write_tokens(results.channel_gates,
+                 [](const auto& g, Index t, Index c) { return g.template of<ChannelDecay<double>>().log_a(c, t); });
+  } else if constexpr (std::is_same_v<A, ArrayGatesAnd<Householder<S>>>) {
+    write_tokens(results.householder, [](const auto& g, Index t, Index c) {
+      return static_cast<double>(g.template of<Householder<S>>().w(c, t));
+    });
+    write_tokens(results.strengths,
+                 [](const auto& g, Index t, Index) { return g.template of<Householder<S>>().beta[t]; });
+  } else if constexpr (std::is_same_v<A, ArrayGatesAnd<Rotary>>) {
+    const bool has_axes = in.theta->dimensions == 2;
+    const Index axes = has_axes ? in.theta->shape[0] : 1, pairs = in.theta->shape[has_axes ? 1 : 0];
+    write_tokens(results.beta,
+                 [&](const auto& g, Index t, Index a) { return g.template of<Rotary>().beta[t * axes + a]; });
+    for (Index n = 0; results.theta && n < axes * pairs; ++n) {
+      double sum = 0;
+      for (const auto& g : transitions) sum += g.template of<Rotary>().theta[n];
+      if (has_axes)
+        results.theta->set({n / pairs, n % pairs}, sum);
+      else
+        results.theta->set({n}, sum);
+    }
+  }
+}
+
+/// The transitions of a call, one for each group of query heads, as batches take them: compiled once for a scalar type.
+template <class S>
+struct CallTransitions {
+  const Inputs& in;
+  const Settings& settings;
+  Index groups;
+
+  void visit(const detail::Visitor<detail::BatchTransitions<S>&>& visit) const;
+  /// Then writes their gradients, which `visit` has filled.
+  void visit_vjp(const Results& results, const detail::Visitor<detail::VjpTransitions<S>&>& visit) const;
+};
+
+template <class S>
+void CallTransitions<S>::visit(const detail::Visitor<detail::BatchTransitions<S>&>& visit) const {
+  with_transitions<S>(in, settings, groups, [&]<class Given>(const Given& given) {
+    detail::BatchTransitionsOf<S, Given> transitions(given);
+    visit(transitions);
+  });
+}
+
+template <class S>
+void CallTransitions<S>::visit_vjp(const Results& results,
+                                   const detail::Visitor<detail::VjpTransitions<S>&>& visit) const {
+  with_transitions<S>(in, settings, groups, [&]<class Given>(const Given& given) {
+    using A = detail::TransitionOfBatch<Given>;
+    std::vector<typename A::Gradient> gradients;
+    detail::VjpTransitionsOf<S, Given> transitions(given, gradients);
+    visit(transitions);
+    write_gradients<S, A>(gradients, in, groups, results);
+  });
+}
+
 }  // namespace SYMPOW_NAMESPACE::c
+
+/// What all engines of a scalar type have in common.
+#define SYMPOW_C_TRANSITIONS(LINKAGE, Scalar) LINKAGE template struct sympow::c::CallTransitions<Scalar>;

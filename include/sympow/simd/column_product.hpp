@@ -38,7 +38,7 @@ class ColumnProduct {
 
   /// c ← A b, or c += A b in one addition, at any depth. A is `DenseColumns` or `HighColumns`.
   template <class Columns>
-  static void times_column(bool add, Index rows, Index depth, Columns A, const Scalar* b, Scalar* c) {
+  [[gnu::noinline]] static void times_column(bool add, Index rows, Index depth, Columns A, const Scalar* b, Scalar* c) {
     if (depth > column_depth) return times_deep_column(add, rows, depth, A, b, c);
     Index i = 0;
     const auto times = [&]<int packets>(std::integral_constant<int, packets>) {

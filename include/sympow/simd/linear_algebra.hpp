@@ -100,14 +100,10 @@ template <class Real>
 }  // namespace SYMPOW_NAMESPACE::detail
 
 /// Explicit instantiations for one scalar type; LINKAGE is `extern` where another file compiles them.
-#define SYMPOW_LINEAR_ALGEBRA(LINKAGE, S)                                                                       \
-  namespace sympow::detail {                                                                                    \
-  LINKAGE template S dot_product(const S*, const S*, Index);                                                    \
-  LINKAGE template void multiply_rows(bool, Index, Index, Strided<const S*>, const S*, Strided<S*>);            \
-  LINKAGE template void multiply(bool, Index, Index, Index, Strided<const S*>, Strided<const S*>, Strided<S*>); \
-  LINKAGE template void product(bool, Index, Index, Index, Strided<const S*>, Strided<const S*>, Strided<S*>);  \
-  LINKAGE template S stable_norm(const S*, Index);                                                              \
-  LINKAGE template class Factored<S>;                                                                           \
+#define SYMPOW_LINEAR_ALGEBRA(LINKAGE, S)          \
+  namespace sympow::detail {                       \
+  LINKAGE template S stable_norm(const S*, Index); \
+  LINKAGE template class Factored<S>;              \
   }
 
 /// Singular values, needed in double only.

@@ -62,8 +62,8 @@ class PanelProduct {
 
  public:
   /// C ← A B or C += A B for 1 … `panel_depth` columns of A. C has its columns or its rows side by side.
-  static void run(bool add, Index rows, Index cols, Index depth, Strided<const Scalar*> A, Strided<const Scalar*> B,
-                  Strided<Scalar*> C) {
+  [[gnu::noinline]] static void run(bool add, Index rows, Index cols, Index depth, Strided<const Scalar*> A,
+                                    Strided<const Scalar*> B, Strided<Scalar*> C) {
     if (C.down != 1 && C.right == 1) {
       std::swap(A, B);
       A = A.transposed(), B = B.transposed(), C = C.transposed();
@@ -80,7 +80,7 @@ class PanelProduct {
   }
 
   /// C ← A, by packets of columns, or by square blocks where rows of A become columns of C.
-  static void copy(Index rows, Index cols, Strided<const Scalar*> A, Strided<Scalar*> C) {
+  [[gnu::noinline]] static void copy(Index rows, Index cols, Strided<const Scalar*> A, Strided<Scalar*> C) {
     const bool by_blocks = A.right == 1 && C.down == 1;
     const Index whole_rows = by_blocks ? rows / lanes * lanes : 0, whole_cols = by_blocks ? cols / lanes * lanes : 0;
     for (Index k = 0; k < whole_cols; k += lanes)

@@ -28,7 +28,7 @@ auto strided(X& x) {
 
 /// aᵀ b of contiguous entries, in short sums of packets.
 template <class Scalar>
-Scalar dot_product(const Scalar* a, const Scalar* b, Index size) {
+[[gnu::noinline]] Scalar dot_product(const Scalar* a, const Scalar* b, Index size) {
   constexpr Index block_length = ColumnProduct<Scalar>::dot_depth;
   if (size <= block_length) return ColumnProduct<Scalar>::dot(size, a, b);
   Index stride = block_length;
@@ -40,7 +40,8 @@ Scalar dot_product(const Scalar* a, const Scalar* b, Index size) {
 
 /// c ← A b, or c += A b in one addition, at any depth, for contiguous rows of A.
 template <class Scalar>
-void multiply_rows(bool add, Index rows, Index depth, Strided<const Scalar*> A, const Scalar* b, Strided<Scalar*> c) {
+[[gnu::noinline]] void multiply_rows(bool add, Index rows, Index depth, Strided<const Scalar*> A, const Scalar* b,
+                                     Strided<Scalar*> c) {
   ColumnProduct<Scalar>::dot_rows(add, rows, depth, A, b, c);
 }
 
@@ -50,8 +51,8 @@ void multiply_deep(bool add, Index rows, Index cols, Index depth, Strided<const 
 
 /// C ← A B, or C += A B in one addition, at any depth.
 template <class Scalar>
-void multiply(bool add, Index rows, Index cols, Index depth, Strided<const Scalar*> A, Strided<const Scalar*> B,
-              Strided<Scalar*> C) {
+[[gnu::noinline]] void multiply(bool add, Index rows, Index cols, Index depth, Strided<const Scalar*> A,
+                                Strided<const Scalar*> B, Strided<Scalar*> C) {
   if (A.down == 1 && B.down == 1 && C.down == 1 && cols <= max_unpacked_columns) {
     for (Index j = 0; j < cols; ++j)
       ColumnProduct<Scalar>::times_column(add, rows, depth, DenseColumns<Scalar>{A.data, A.right}, B.at(0, j).data,
@@ -83,8 +84,8 @@ template <class Scalar>
 
 /// C ← A B, or C += A B in one addition. C overlaps neither factor.
 template <class Scalar>
-void product(bool add, Index rows, Index cols, Index depth, Strided<const Scalar*> A, Strided<const Scalar*> B,
-             Strided<Scalar*> C) {
+[[gnu::noinline]] void product(bool add, Index rows, Index cols, Index depth, Strided<const Scalar*> A,
+                               Strided<const Scalar*> B, Strided<Scalar*> C) {
   if (rows == 0 || cols == 0) return;  // empty matrices have no memory
   if (depth == 0) {
     for (Index j = 0; j < cols && !add; ++j)
@@ -144,3 +145,22 @@ void set_copy(C&& c, const A& a) {
 }
 
 }  // namespace SYMPOW_NAMESPACE::detail
+
+/// The products of a scalar type, compiled in one place; LINKAGE is `extern` where that is another file.
+#define SYMPOW_PRODUCTS(LINKAGE, S)                                                                                  \
+  namespace sympow::detail {                                                                                         \
+  LINKAGE template S dot_product(const S*, const S*, Index);                                                         \
+  LINKAGE template void multiply_rows(bool, Index, Index, Strided<const S*>, const S*, Strided<S*>);                 \
+  LINKAGE template void multiply(bool, Index, Index, Index, Strided<const S*>, Strided<const S*>, Strided<S*>);      \
+  LINKAGE template void multiply_deep(bool, Index, Index, Index, Strided<const S*>, Strided<const S*>, Strided<S*>); \
+  LINKAGE template void product(bool, Index, Index, Index, Strided<const S*>, Strided<const S*>, Strided<S*>);       \
+  LINKAGE template void PanelProduct<S>::run(bool, Index, Index, Index, Strided<const S*>, Strided<const S*>,        \
+                                             Strided<S*>);                                                           \
+  LINKAGE template void PanelProduct<S>::copy(Index, Index, Strided<const S*>, Strided<S*>);                         \
+  LINKAGE template void ColumnProduct<S>::times_column(bool, Index, Index, DenseColumns<S>, const S*, S*);           \
+  }
+
+#ifdef SYMPOW_COMPILED_FORMS
+SYMPOW_PRODUCTS(extern, float)
+SYMPOW_PRODUCTS(extern, double)
+#endif
