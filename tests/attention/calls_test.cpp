@@ -173,6 +173,8 @@ TEST_CASE("a mistake is named with its numbers and leaves state and output as th
   Eigen::MatrixXd no_number = in.Q;
   no_number(1, 2) = std::nan("");
   REQUIRE_THROWS_WITH(call(transition, no_number, in.K, in.V, {.check_finite = true}), contains("Q(1, 2) is nan"));
+  REQUIRE_THROWS_WITH(absorb(feature, transition, no_number, in.V, state, {}, {.check_finite = true}),
+                      contains("K(1, 2) is nan"));
   REQUIRE_THROWS_AS(call(transition, in.Q, in.K, in.V, {.scale = std::nan("")}), InvalidArgument);
   REQUIRE(state.values() == before.values());
   REQUIRE(state.tokens() == before.tokens());

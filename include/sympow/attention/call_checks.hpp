@@ -162,9 +162,9 @@ void check_call(const TransitionView<Scalar>& transition, std::type_identity_t<M
   }
   if (!std::isfinite(options.scale)) raise<InvalidArgument>("options: scale is ", options.scale, ", must be finite");
   if (options.check_finite) {
-    check_finite("Q", queries);
     check_finite("K", keys);
     check_finite("V", values);
+    check_finite("Q", queries);  // K again where there are none
   }
   const Costs& costs = options.costs;
   for (const double cost : {costs.score, costs.segment})
