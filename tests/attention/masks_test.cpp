@@ -106,7 +106,7 @@ TEST_CASE("a full mask: every query sees every key", "[attention]") {
 
 TEST_CASE("a sliding window: a query sees the last keys up to its own token", "[attention]") {
   for (const Shape& shape : {Shape{9, 9, 0}, Shape{500, 500, 0}, Shape{100, 230, 130}, Shape{230, 100, 5}})
-    for (const Index window : {1, 2, 7, 96, 239, 240, 241, 300, 1000}) {
+    for (const Index window : {1, 7, 239, 240, 241, 1000}) {  // beside blocks of 240 keys
       Random random(3);
       const Index T = shape.tokens();
       const VectorXd log_gamma = -.02 * random.vector(T).cwiseAbs(), beta = random.vector(T);

@@ -56,7 +56,6 @@ void print_bits(const char* what, const F& feature) {
 
 int main() {
   print_bits<float>("float P 2", SymmetricPower<2>{});
-  print_bits<double>("double P 3", SymmetricPower<3>{});
-  print_bits<float>("float exp", Exponential{});
+  print_bits<double>("double exp", Exponential{});
   print_bits<float>("float FAVOR+", PositiveRandomFeatures(12, 40));
 }

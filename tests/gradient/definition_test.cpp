@@ -83,7 +83,7 @@ TEST_CASE("gradients in a sliding window are those of the definition", "[gradien
     check(Normalized{}, Squares{}, rates, turned);
     check(Normalized{}, ClosedSquares{}, {"decay"}, decay(p.log_gamma));
   };
-  for (const Index window : {1, 3, 20, 95, 96, 130, 1000}) check_in(220, window);
+  for (const Index window : {20, 95, 96, 130}) check_in(220, window);  // beside blocks of 96 tokens
   check_in(7, 3);
 }
 

@@ -13,7 +13,7 @@ namespace {
 ///     y = s^P v,   s = Σ_c q_c k_c e^{(T - 1) l_c} of the last row,   and all gradients are known.
 template <class Scalar, int P>
 struct OneKey {
-  static constexpr Index T = 1 << 17, d = 2, chunk = 32;
+  static constexpr Index T = 1 << 16, d = 2, chunk = 32;
   Matrix<Scalar> Q = Matrix<Scalar>::Zero(d, T), K = Q, V = Matrix<Scalar>::Zero(1, T), dY = V;
 
   OneKey() {
@@ -91,7 +91,7 @@ void check_slow_decays(double log_gamma) {
 }  // namespace
 
 TEMPLATE_TEST_CASE("gradients follow decays that are too slow for the digits of a state", "[gradient]", float, double) {
-  for (const double log_gamma : {-5e-10, -3e-9, -1e-7, -1e-5}) {
+  for (const double log_gamma : {-3e-9, -1e-7, -1e-5}) {
     check_slow_decays<TestType, 1>(log_gamma);
     check_slow_decays<TestType, 2>(log_gamma);
   }

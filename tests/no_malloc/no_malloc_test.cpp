@@ -22,7 +22,7 @@ struct Shape {
   Index d = 8, e = 5, chunk = 48;
 };
 
-constexpr Index steps = 200;
+constexpr Index steps = 104;
 
 // Transitions of one token each, made beforehand: they own their gates.
 template <class TransitionOf>
@@ -32,7 +32,7 @@ auto each_token(TransitionOf&& transition_of) {
   return transitions;
 }
 
-// A warm state and workspace; then 200 steps, several folds among them, and a call of 200 tokens.
+// A warm state and workspace; then 104 steps, three folds among them, and a call of 104 tokens.
 template <class Scalar, class F, class Transitions, class Whole>
 void check(const Transitions& transitions, const Whole& whole, Index tail, Shape shape = {}, const F& feature = F()) {
   Random random(1);
