@@ -1,10 +1,12 @@
-// Householder chains in every form that has them: against the definition, split, saved, merged, alone and with decay.
+// Householder chains in every form that has them: against the definition, split, saved, merged, alone, with decay and
+// behind channel gates.
 #include <sympow/sympow.hpp>
 #include "catch.hpp"
 
 #include <sympow/attention/scan.hpp>
 #include <sympow/attention/state_file.hpp>
 #include <sympow/core/random.hpp>
+#include <sympow/transition/channel_decay.hpp>
 #include <sympow/transition/decay.hpp>
 #include <sympow/transition/householder.hpp>
 #include <sympow/transition/product.hpp>
@@ -27,6 +29,7 @@ template <class Scalar>
 struct Chain {
   Matrix<Scalar> Q, K, V, w;
   Eigen::VectorXd beta, log_gamma;
+  Eigen::MatrixXd log_a;  // none if empty
 
   Chain(Index d, Index e, Index T, double strength, double log_gate, std::uint64_t seed) {
     Random random(seed);
@@ -39,9 +42,19 @@ struct Chain {
     log_gamma = Eigen::VectorXd::Constant(T, log_gate);
   }
 
+  /// Channel gates of about e^-slowness, of which a share is closed.
+  Chain& gate(double slowness, double closed) {
+    Random random(5);
+    log_a = -slowness * random.matrix(Q.rows(), Q.cols()).cwiseAbs();
+    for (double& x : log_a.reshaped())
+      if (random.uniform() < closed) x = -infinity;
+    return *this;
+  }
+
   [[nodiscard]] auto transition(Segment s) const {
+    const auto chain = householder(w.middleCols(s.begin, s.size), beta.segment(s.begin, s.size));
     return decay(log_gamma.segment(s.begin, s.size)) *
-           householder(w.middleCols(s.begin, s.size), beta.segment(s.begin, s.size));
+           (log_a.size() == 0 ? chain : channel_decay(log_a.middleCols(s.begin, s.size)) * chain);
   }
   [[nodiscard]] auto transition() const { return transition({0, Q.cols()}); }
 
@@ -72,6 +85,65 @@ TEST_CASE("DeltaNet's transition gives the same in three forms", "[laws]") {
   check<double>({60, 64, 128}, {65, 130}, {0, -.001});
   check<float>({60, 64, 128}, {65, 130}, {0, -.001});
   check<float>({16}, {1000}, {0, -.001});
+}
+
+TEST_CASE("Kimi Delta Attention's transition gives the same in three forms, and its dual the defined rows", "[laws]") {
+  const auto check_gates = [](auto scalar, Index d, Index T) {
+    using Scalar = decltype(scalar);
+    for (const double slowness : {0., .001, .3, 20., 1000.})
+      for (const double closed : {0., .02, 1.})
+        for (const double log_gate : {0., -.1}) {
+          Chain<Scalar> chain(d, d / 2 + 3, T, random_strengths, log_gate, 31);
+          chain.gate(slowness, closed);
+          CAPTURE(sizeof(Scalar), d, T, slowness, closed, log_gate);
+          CHECK(chain.worst_row(Linear{}) <= 1);
+          CHECK(chain.worst_row(Exponential{}) <= 1);
+          if (T > 200) continue;
+          const DirectRows rows = direct_attention(SymmetricPower<2>{}, chain.transition(), chain.Q, chain.K, chain.V);
+          const auto Y = attention(SymmetricPower<2>{}, chain.transition(), chain.Q, chain.K, chain.V);
+          CHECK(row_rule<DefaultNormalization, SymmetricPower<2>>(rows, Y, rows.Y, unit_roundoff<Scalar>) <= 1);
+        }
+  };
+  for (const Index T : {0, 1, 2, 47, 130}) check_gates(double(), 16, T);
+  for (const Index T : {65, 300}) check_gates(float(), 16, T);
+  check_gates(float(), 64, 130);
+}
+
+TEST_CASE("a state goes on, merges and is kept by channel gates before a chain", "[laws]") {
+  for (const double slowness : {.01, 1., 300.})
+    for (const double closed : {0., .01}) {
+      Chain<double> chain(12, 5, 90, random_strengths, -.01, 33);
+      chain.gate(slowness, closed);
+      CAPTURE(slowness, closed);
+      const auto of = [&](Segment s) { return chain.transition(s); };
+      const auto holds = [](const Residual& found) {
+        CAPTURE(found);
+        CHECK(found.holds());
+      };
+      holds(splitting_law(Linear{}, of, chain.Q, chain.K, chain.V, 37));
+      holds(merge_law(Linear{}, of, chain.Q, chain.K, chain.V, 37));
+      holds(saved_state_law(Linear{}, of, chain.Q, chain.K, chain.V, 37));
+    }
+}
+
+TEST_CASE("keys behind closed gates are gone, and slow channels leave the range of the type together", "[laws]") {
+  const Index d = 6, T = 40;
+  Chain<float> chain(d, 3, T, random_strengths, 0, 35);
+  chain.gate(.01, 0);
+  chain.log_a.col(20).setConstant(-infinity);
+  Chain<float> other = chain;
+  other.K.leftCols(20).setConstant(std::numeric_limits<float>::quiet_NaN());
+  const Matrix<float> Y = attention(Linear{}, chain.transition(), chain.Q, chain.K, chain.V);
+  CHECK(attention(Linear{}, other.transition(), other.Q, other.K, other.V).rightCols(20) == Y.rightCols(20));
+  // e^-400 is none of float's numbers: means of keys before it are as without it.
+  chain.log_a.col(20).setConstant(-.25);
+  other = chain;
+  other.log_a.col(20).setConstant(-400);
+  for (Chain<float>* x : {&chain, &other}) x->K.rightCols(20).setZero();
+  const auto means = [](const Chain<float>& x) {
+    return chunked<SignedNormalized>(Linear{}, x.transition(), x.Q, x.K, x.V, {.chunk = 8});
+  };
+  CHECK((means(chain) - means(other)).norm() <= 1e-4 * means(chain).norm());
 }
 
 TEST_CASE("PaTH's transition gives the defined rows for softmax and for powers", "[laws]") {

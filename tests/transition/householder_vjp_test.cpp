@@ -1,6 +1,8 @@
-// The way back through Householder chains: gradients are slopes, in one piece and in many, with a state and without.
+// The way back through Householder chains, with channel gates and without: gradients are slopes, in one piece and in
+// many, with a state and without.
 #include "way_back.hpp"
 
+#include <sympow/transition/channel_decay.hpp>
 #include <sympow/transition/decay.hpp>
 #include <sympow/transition/householder.hpp>
 #include <sympow/transition/product.hpp>
@@ -50,6 +52,36 @@ struct Chains {
   }
 };
 
+// w, d × T, β, then log a, d × T.
+struct GatedChains : Chains {
+  [[nodiscard]] Index tokens() const { return parameters.size() / (2 * d + 1); }
+  [[nodiscard]] Chains chain() const { return {parameters.head((d + 1) * tokens()), d}; }
+  template <class S = double>
+  [[nodiscard]] auto build(const Eigen::VectorXd& p) const {
+    const Eigen::MatrixXd log_a = p.tail(d * tokens()).reshaped(d, tokens());
+    return constant_decay(.5) * channel_decay(log_a) *
+           householder(p.head(d * tokens()).reshaped(d, tokens()).cast<S>().eval(), p.segment(d * tokens(), tokens()));
+  }
+  template <class Gradient>
+  [[nodiscard]] Eigen::VectorXd flat(const Gradient& g) const {
+    Eigen::VectorXd all(parameters.size());
+    all << chain().flat(g), test::flat(g.template of<ChannelDecay<double>>().log_a);
+    return all;
+  }
+  [[nodiscard]] double passing(const Eigen::VectorXd& p, Segment s, const Eigen::VectorXd&,
+                               const Eigen::MatrixXd& state, const Eigen::MatrixXd& adjoint) const {
+    if (state.size() == 0) return 0;
+    Eigen::MatrixXd after = state;
+    build(p).template apply_to_state<double>(s, after);
+    return after.cwiseProduct(adjoint).sum();
+  }
+  [[nodiscard]] Eigen::VectorXd weights(const Eigen::VectorXd& W, const Eigen::VectorXd& E) const {
+    Eigen::VectorXd all(parameters.size());
+    all << chain().weights(W, E), test::flat(W.transpose().replicate(d, 1));
+    return all;
+  }
+};
+
 // Unit vectors and strengths in [0, 2], some of them 0, 1 and 2.
 Chains chains(Random& random, Index d, Index tokens) {
   Eigen::VectorXd p(d * tokens + tokens);
@@ -59,6 +91,17 @@ Chains chains(Random& random, Index d, Index tokens) {
     if (random.uniform() < .3) beta[t] = static_cast<double>(random.integer(0, 2));
   p << test::flat(w), beta;
   return {p.cast<float>().cast<double>(), d};
+}
+
+// Gates of about e^-slowness, and one in twenty closed if `closes`.
+GatedChains gated_chains(Random& random, Index d, Index tokens, double slowness, bool closes) {
+  GatedChains all{chains(random, d, tokens)};
+  all.parameters.conservativeResize((2 * d + 1) * tokens);
+  for (double& x : all.parameters.tail(d * tokens)) {
+    x = static_cast<float>(-slowness * (.1 + std::abs(random.normal())));
+    if (closes && random.uniform() < .05) x = -std::numeric_limits<double>::infinity();
+  }
+  return all;
 }
 
 static_assert(detail::HasVjp<Householder<float>, float> && !detail::HasVjp<Householder<float>, double>);
@@ -76,6 +119,37 @@ TEST_CASE("the way back through Householder chains", "[transition][vjp]") {
       check_way_back(family, random_way(random, d, s, 0, 0, e), random);
       check_pull_back(family, s, 3, random);
     }
+}
+
+TEST_CASE("the way back through channel gates and a Householder chain", "[transition][vjp]") {
+  for (const Index n : {1, 2, 3, 8, 31, 48, 49, 100, 150})
+    for (const double slowness : {.01, 1., 30.})
+      for (const bool closes : {false, true}) {
+        CAPTURE(n, slowness, closes);
+        Random random(static_cast<std::uint64_t>(n));
+        const Index d = n == 49 ? 19 : random.integer(1, 9), e = closes ? 4 : 0;
+        const Segment s{n == 31 ? 0 : 3, n};
+        const auto family = gated_chains(random, d, s.end() + 2, slowness, closes);
+        check_way_back(family, random_way(random, d, s, 0, 0, e), random);
+        check_pull_back(family, s, 3, random);
+      }
+}
+
+TEST_CASE("open gates leave the gradients of a chain", "[transition][vjp]") {
+  Random random(7);
+  const Index d = 5, T = 60;
+  auto family = gated_chains(random, d, T, 0, false);
+  family.parameters.tail(d * T).setZero();
+  const Chains plain = family.chain();
+  auto way = random_way(random, d, {2, 50}, 0, 0, 3), same = way;
+  const auto g = way.run(family.build(family.parameters), T);
+  const auto expected = same.run(plain.build(plain.parameters), T);
+  const double bound = 1e-13 * way.Q.norm() * way.K.norm();
+  CHECK((g.right().beta - expected.right().beta).norm() <= bound);
+  CHECK((g.right().w - expected.right().w).norm() <= bound);
+  CHECK((way.dQ - same.dQ).norm() <= bound);
+  CHECK((way.dK - same.dK).norm() <= bound);
+  CHECK(expected.right().log_a.size() == 0);
 }
 
 TEST_CASE("one direction for all tokens, where products are as large as they can be", "[transition][vjp]") {
@@ -113,5 +187,11 @@ TEST_CASE("pairs flow through the factors between them", "[transition][vjp]") {
     if (between) return;
     REQUIRE(std::abs(g.right().beta[t]) <= rounding);
     REQUIRE(g.right().w.col(t).norm() <= rounding);
+  });
+  auto gated = gated_chains(random, 3, 12, .5, false);
+  gated.parameters.segment(36, 12).setConstant(.7);
+  each_pair(gated, random, 3, 0, [](bool between, Index t, const auto&, const auto& g) {
+    CAPTURE(t);
+    REQUIRE(g.right().log_a.col(t).isZero(0) == !between);  // sums without subtractions
   });
 }

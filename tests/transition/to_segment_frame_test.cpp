@@ -112,38 +112,94 @@ TEST_CASE("Householder chains give the defined logits, whatever the strengths", 
   }
 }
 
+// Log gates of d channels and T tokens: about -slowness, or -∞ for a share of channels, and for all of one token in ten.
+Eigen::MatrixXd some_gates(Random& random, Index d, Index T, double slowness, double closed) {
+  Eigen::MatrixXd log_a = -slowness * random.matrix(d, T).cwiseAbs();
+  for (Index t = 0; t < T; ++t)
+    for (Index c = 0; c < d; ++c)
+      if (random.uniform() < closed || (closed > 0 && t % 10 == 7))
+        log_a(c, t) = -std::numeric_limits<double>::infinity();
+  return log_a;
+}
+
+TEST_CASE("channel gates before a Householder chain give the defined logits", "[transition]") {
+  for (const std::uint64_t seed : {1u, 2u, 3u})
+    for (const double slowness : {0., .01, 1., 20., 1000.})
+      for (const double closed : {0., .02}) {
+        Random random(seed);
+        const Index d = random.integer(1, 20), T = random.integer(1, 160), longest = random.integer(1, 150);
+        CAPTURE(seed, slowness, closed, d, T, longest);
+        const Eigen::MatrixXd w = random.matrix(d, T).colwise().normalized(),
+                              log_a = some_gates(random, d, T, slowness, closed);
+        const Eigen::VectorXd beta = random.vector(T).array().tanh() + 1;
+        check_segment_frame(channel_decay(log_a) * householder(w, beta), d, T, random, longest);
+        check_segment_frame<float>(
+            decay(-beta) * channel_decay(log_a.cast<float>()) * householder(w.cast<float>(), beta), d, T, random,
+            longest);
+      }
+}
+
+TEST_CASE("gates and a chain are one transition wherever scalar decays stand", "[transition]") {
+  Random random(9);
+  const Index d = 5, T = 70;
+  const auto gates = channel_decay(some_gates(random, d, T, 1, .02));
+  const auto chain = householder(random.matrix(d, T).colwise().normalized().eval(), Eigen::VectorXd::Constant(T, .7));
+  const auto scalar = decay(-random.vector(T).cwiseAbs());
+  const auto gated = gates * chain;
+  static_assert(std::is_same_v<decltype(gated), const Householder<double>>);
+  for (const Index t : {0, 7, 69})
+    CHECK(gated.key_matrix(t, d) == gates.key_matrix(t, d).diagonal().asDiagonal() * chain.key_matrix(t, d));
+  const Eigen::MatrixXd X = random.matrix(d, 3);
+  const auto moved = [&](const auto& transition) {
+    Eigen::MatrixXd columns = X;
+    transition.template apply_to_queries<double>(Segment{1, T - 1}, columns);
+    CHECK(transition.log_decay(3) == scalar.log_decay(3));
+    return columns;
+  };
+  const Eigen::MatrixXd expected = moved(scalar * gated);
+  CHECK(moved(scalar * gates * chain) == expected);
+  CHECK(moved(gates * scalar * chain) == expected);
+  CHECK(moved(gates * (scalar * chain)) == expected);
+  CHECK(moved(gates * (chain * scalar)) == expected);
+  CHECK((gates * gated).key_matrix(5, d).isApprox(gates.key_matrix(5, d) * gated.key_matrix(5, d)));
+  CHECK_THROWS_AS(channel_decay(Eigen::MatrixXd::Zero(d, T - 1)) * chain, ShapeMismatch);
+  CHECK_THROWS_AS(channel_decay(Eigen::MatrixXd::Zero(d + 1, T)) * chain, ShapeMismatch);
+}
+
 TEST_CASE("products of Householder factors act on queries, keys and states as their dense ones", "[transition]") {
   Random random(5);
   const Index T = 299, e = 130;
   for (const Index d : {0, 1, 7, 64, 65, 128, 129}) {
     const Eigen::VectorXd beta = random.vector(T).array().tanh() + 1;
-    const auto chain = householder(random.matrix(d, T).colwise().normalized().eval(), beta);
-    for (const Segment s : {Segment{0, 75},
-                            {5, 3},
-                            {15, 2},
-                            {16, 16},
-                            {3, 60},
-                            {74, 1},
-                            {20, 0},
-                            {48, 48},
-                            {96, 96},
-                            {0, 299},
-                            {47, 146},
-                            {90, 198},
-                            {144, 155}}) {
-      Eigen::MatrixXd product = Eigen::MatrixXd::Identity(d, d);
-      for (Index t = s.begin; t < s.end(); ++t) product *= chain.key_matrix(t, d);
-      const Eigen::MatrixXd X = random.matrix(d, e), rows = random.matrix(e, d);
-      Eigen::MatrixXd pulled = X, pushed = X, advanced = rows;
-      chain.apply_to_queries<double>(s, pulled);
-      chain.apply_to_keys<double>(s, pushed);
-      chain.apply_to_state<double>(s, advanced);
-      const double bound = static_cast<double>(T) * u;  // of a contraction, a rounding a token
-      CAPTURE(d, s.begin, s.size);
-      CHECK((pulled - product * X).norm() <= bound * X.norm());
-      CHECK((pushed - product.transpose() * X).norm() <= bound * X.norm());
-      CHECK((advanced - rows * product).norm() <= bound * rows.norm());
-    }
+    const auto plain = householder(random.matrix(d, T).colwise().normalized().eval(), beta);
+    const auto gated = channel_decay(some_gates(random, d, T, 1, .001)) * plain;
+    for (const auto& chain : {plain, gated})
+      for (const Segment s : {Segment{0, 75},
+                              {5, 3},
+                              {15, 2},
+                              {16, 16},
+                              {3, 60},
+                              {74, 1},
+                              {20, 0},
+                              {48, 48},
+                              {96, 96},
+                              {0, 299},
+                              {47, 146},
+                              {90, 198},
+                              {144, 155}}) {
+        Eigen::MatrixXd product = Eigen::MatrixXd::Identity(d, d);
+        for (Index t = s.begin; t < s.end(); ++t) product *= chain.key_matrix(t, d);
+        const Eigen::MatrixXd X = random.matrix(d, e), rows = random.matrix(e, d);
+        Eigen::MatrixXd pulled = X, pushed = X, advanced = rows;
+        chain.apply_to_queries<double>(s, pulled);
+        chain.apply_to_keys<double>(s, pushed);
+        chain.apply_to_state<double>(s, advanced);
+        const double bound = static_cast<double>(T) * u;  // of a contraction, a rounding a token
+        CAPTURE(d, s.begin, s.size);
+        CHECK((pulled - product * X).norm() <= bound * X.norm());
+        CHECK((pushed - product.transpose() * X).norm() <= bound * X.norm());
+        CHECK((advanced - rows * product).norm() <= bound * rows.norm());
+      }
   }
 }
 

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <algorithm>
+#include <cmath>
 #include <concepts>
 #include <limits>
 #include <vector>
@@ -238,7 +239,11 @@ void go_on_from(State<Scalar, F>& state, Form form, const FormInputs<Scalar, F>&
   if (&call.transition != &x.transition) {  // what the state says of its decays is what the transition says
     for (Index t = 0; t < frames.tokens - before; ++t) log_decay += x.transition.log_decay(t);
     frames.log_decay = log_decay;
-    frames.log_channels.array() += x.transition.total_max_log_gate();
+    const double log_gates = x.transition.total_max_log_gate();
+    if (x.transition.key_action() == KeyAction::mix)
+      frames.key_product *= static_cast<Scalar>(std::exp(log_gates));
+    else
+      frames.log_channels.array() += log_gates;
   }
   content.interrupted = false;
 }

@@ -38,6 +38,7 @@ class ChannelDecay {
   [[nodiscard]] Index length() const { return log_a_.cols(); }
   [[nodiscard]] Index key_dimension() const { return log_a_.rows(); }
   [[nodiscard]] double log_decay(Index) const { return 0; }
+  [[nodiscard]] const Matrix<Real>& log_gates() const { return log_a_; }  ///< log a, d × T
   void check_frame(const Frame& frame, Index d) const { KeepsKeys{}.check_frame(frame, d); }
   [[nodiscard]] Eigen::MatrixXd key_matrix(Index token, Index) const;
 

@@ -1,4 +1,5 @@
-// Products of transitions: any number of scalar decays, and at most one factor that acts on keys.
+// Products of transitions: any number of scalar decays, and at most one factor that acts on keys, or channel gates and a
+// Householder chain behind them.
 #pragma once
 
 #include <concepts>
@@ -20,11 +21,16 @@ template <class Factor, class Left, class Right>
 inline constexpr bool has_factor<Factor, TransitionProduct<Left, Right>> =
     has_factor<Factor, Left> || has_factor<Factor, Right>;
 
+template <class A>
+inline constexpr bool is_product = false;
+template <class Left, class Right>
+inline constexpr bool is_product<TransitionProduct<Left, Right>> = true;
+
 /// The part of a transition's gradient that is the `Factor`'s, the first one's if it has several.
 template <class Factor, class A, class Gradient>
 [[nodiscard]] const auto& gradient_of(const Gradient& gradient) {
   static_assert(has_factor<Factor, A>, "the transition has no factor of this type");
-  if constexpr (!has_factor<Factor, A> || std::same_as<Factor, A>)
+  if constexpr (!has_factor<Factor, A> || !is_product<A>)
     return gradient;
   else if constexpr (has_factor<Factor, typename A::LeftFactor>)
     return gradient_of<Factor, typename A::LeftFactor>(gradient.left());
@@ -45,7 +51,8 @@ class TransitionProduct {
   };
   static_assert(!left_acts || Right::key_action == KeyAction::none,
                 "a product of transitions has at most one factor that acts in key space (channel decay, rotary, "
-                "Householder): two of them do not commute in general");
+                "Householder): two of them do not commute in general; the only pair is channel_decay(…) * "
+                "householder(…), gates first");
 
  public:
   using LeftFactor = Left;    ///< the type of A'
@@ -188,11 +195,24 @@ class TransitionProduct {
   Right right_;
 };
 
-/// The product of two transitions; `decay(log_gamma) * rotary(theta, beta, pairing)` is conformal-sympow. Throws
-/// `ShapeMismatch`.
+/// The product of two transitions; `decay(log_gamma) * rotary(theta, beta, pairing)` is conformal-sympow. Of channel
+/// decay and a Householder chain scalar decays are factored out, so that these two meet. Throws `ShapeMismatch`.
 template <Transition Left, Transition Right>
-[[nodiscard]] TransitionProduct<Left, Right> operator*(Left left, Right right) {
-  return {std::move(left), std::move(right)};
+[[nodiscard]] auto operator*(Left left, Right right) {
+  constexpr bool meet = Left::key_action == KeyAction::scale && Right::key_action == KeyAction::mix;
+  if constexpr (meet && detail::is_product<Left>) {
+    if constexpr (Left::LeftFactor::key_action == KeyAction::none)
+      return left.left() * (left.right() * std::move(right));
+    else
+      return left.right() * (left.left() * std::move(right));
+  } else if constexpr (meet && detail::is_product<Right>) {
+    if constexpr (Right::LeftFactor::key_action == KeyAction::none)
+      return right.left() * (std::move(left) * right.right());
+    else
+      return right.right() * (std::move(left) * right.left());
+  } else {
+    return TransitionProduct<Left, Right>{std::move(left), std::move(right)};
+  }
 }
 
 }  // namespace SYMPOW_NAMESPACE

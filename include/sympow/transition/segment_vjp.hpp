@@ -188,6 +188,7 @@ class VjpViewOf final : public VjpView<Scalar> {
   }
   [[nodiscard]] std::unique_ptr<VjpView<Scalar>> factor_out_max_gate([[maybe_unused]] int degree) override {
     if constexpr (HasMaxGates<A>) {
+      if (transition_.total_max_log_gate() == 0) return nullptr;
       Eigen::VectorXd slowest;
       A rest = transition_.factor_out_max_gate(slowest);
       return std::make_unique<VjpViewOf>(degree * slowest, std::move(rest), gradient_);

@@ -150,20 +150,20 @@ class TransitionView {
   virtual void apply_to_state(Segment segment, Batch<Scalar> X) const = 0;
   /// Moves the frame over a segment at once; false if the transition has no way to.
   virtual bool advance_frame(Frame& frame, Segment segment) const = 0;
-  /// Σ_t max_c log a_tc of channel decay, 0 of other transitions.
+  /// Σ_t max_c log a_tc of channel gates, 0 of other transitions.
   [[nodiscard]] virtual double total_max_log_gate() const = 0;
   /// Channel decay under φ^P with the gate of each token's slowest channel as a scalar one, P = `degree`:
   ///
   ///     Symᴾ(diag(a_t)) = γ_tᴾ Symᴾ(diag(a_t / γ_t)),   γ_t = max_c a_tc
   ///
   /// so that exponents have it, and not the numbers of queries, keys and states, which it takes below all of the type.
-  /// Null for other transitions. Source: Symᴾ is homogeneous.
+  /// Null for other transitions, and where all γ_t are 1. Source: Symᴾ is homogeneous.
   [[nodiscard]] virtual std::unique_ptr<const TransitionView> factor_out_max_gate(int degree) const = 0;
 };
 
 namespace detail {
 
-/// Channel decay whose largest gates can be factored out.
+/// A transition with channel gates, the largest of which can be factored out.
 template <class A>
 concept HasMaxGates = requires(const A& a, Eigen::VectorXd& slowest) {
   { a.factor_out_max_gate(slowest) } -> std::same_as<A>;
@@ -252,9 +252,10 @@ class GatedView final : private HeldTransition<A>, public ViewOf<Scalar, A> {
   Eigen::VectorXd log_gates_;
 };
 
-/// See `TransitionView::factor_out_max_gate`.
+/// See `TransitionView::factor_out_max_gate`. Null if the largest gates are all open, or there are none.
 template <class Scalar, HasMaxGates A>
 [[nodiscard]] std::unique_ptr<const GatedView<Scalar, A>> max_gates_factored_out(const A& transition, int degree) {
+  if (transition.total_max_log_gate() == 0) return nullptr;
   Eigen::VectorXd slowest;
   A rest = transition.factor_out_max_gate(slowest);
   return std::make_unique<const GatedView<Scalar, A>>(degree * slowest, std::move(rest));
