@@ -90,6 +90,12 @@ def gated_delta_net(keys: Any, beta: Any, log_gates: Any) -> dict[str, Any]:
     return _linear(householder=keys, strengths=beta, log_gates=log_gates)
 
 
+def kimi_delta_attention(keys: Any, beta: Any, channel_gates: Any) -> dict[str, Any]:
+    """S_i = S_{i-1} diag(a_i) (I - β_i k_i k_iᵀ) + β_i v_i k_iᵀ, otherwise as `delta_net`; log a [B, T, Hg, d]. Dual:
+    `dual(kimi_delta_attention(…))`. fla: `kda`, gate `g`. Source: Kimi Linear (2025)."""
+    return _linear(householder=keys, strengths=beta, channel_gates=channel_gates)
+
+
 def sympow_attention(power: int = 2) -> dict[str, Any]:
     """S_i = S_{i-1} + v_i φ(k_i)ᵀ, scores (q·k)^P, rows that are means. retention: `power_retention`. Source: Symmetric
     Power Transformers."""

@@ -208,7 +208,7 @@ TEST_CASE("channel gates and Householder vectors that no call takes", "[c]") {
   const auto gates = [&](C c) { c.in.channel_gates = W.view(); };
   const auto vectors = [&](C c) { c.in.householder = W.view(), c.in.strengths = strengths.view(); };
   refuses([&](C c) { gates(c); }, bad, "inputs->theta and inputs->channel_gates are given, must be one of them");
-  refuses(with([&](C c) { gates(c), vectors(c); }), bad, "inputs->channel_gates and inputs->householder are given");
+  refuses([&](C c) { vectors(c); }, bad, "inputs->theta and inputs->householder are given, must be one of them");
   refuses(with(vectors), bad, "Householder vectors have states for power 1 alone");
   refuses(with([&](C c) { c.in.strengths = strengths.view(); }), bad,
           "inputs->strengths is given, but no inputs->householder");
@@ -220,6 +220,9 @@ TEST_CASE("channel gates and Householder vectors that no call takes", "[c]") {
   W.data[3] = std::numeric_limits<float>::quiet_NaN();
   refuses(with(gates), bad, "the log gate of channel 3 at token 0 is nan");
   refuses(with(vectors), SYMPOW_NOT_FINITE, "sequence 0, key head 0: householder: at token 0");
+  Tensor<float> positive({2, 5, 2, 4});
+  positive.data[3] = 1;
+  refuses(with([&](C c) { vectors(c), c.in.channel_gates = positive.view(); }), bad, "the log gate of channel 3 at");
   W.data[3] = 0;
   W.shape[3] = 3;
   refuses(with(gates), SYMPOW_SHAPE_MISMATCH, "inputs->channel_gates: shape[3] is 3, must be 4 (numbers of a query)");

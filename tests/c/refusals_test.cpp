@@ -120,7 +120,7 @@ struct RandomCall {
   void draw_parameters(Random& random, Index tokens, Index pairs) {
     const Index act = choose(random, {3, 3, 1, 1, 1});
     has_theta = act == 1 || (act > 1 && choose(random, {20, 1}) == 1);
-    has_channels = act == 2, has_vectors = act >= 3;
+    has_vectors = act >= 3, has_channels = act == 2 || (has_vectors && choose(random, {1, 1}) == 0);
     has_beta = has_theta && choose(random, {1, 1}) == 0, has_strengths = has_vectors && choose(random, {1, 1}) == 0;
     const Index heads = choose(random, {2, 1}) == 0 ? Hk : H;
     const std::vector<std::int64_t> of_heads{B, tokens, heads}, of_numbers{B, tokens, heads, d};

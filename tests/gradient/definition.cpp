@@ -130,7 +130,14 @@ Definition::Definition(GradientCall call, Kind kind, const Parameters& parameter
       expected_.log_a = channel_gradient(g, call_);
       break;
     case Steps::mixing: {
-      const auto of = householder_gradient(g, p.w.cast<Wide>(), p.strengths.cast<Wide>());
+      GradientReference chain = g;
+      if (kind_.is_gated) expected_.log_a.resize(p.w.rows(), call_.tokens());
+      for (Index t = 0; kind_.is_gated && t < call_.tokens(); ++t) {  // A = diag(a) H, dH = diag(a) dA
+        const auto n = static_cast<std::size_t>(t);
+        expected_.log_a.col(t) = call_.steps[n].cwiseProduct(g.steps[n]).rowwise().sum();
+        chain.steps[n] = channels(p.log_a.col(t).cast<Wide>())[0] * g.steps[n];
+      }
+      const auto of = householder_gradient(chain, p.w.cast<Wide>(), p.strengths.cast<Wide>());
       expected_.w = of.w, expected_.strengths = of.beta.transpose();
       break;
     }
@@ -161,6 +168,10 @@ void Definition::set_steps() {
       return;
     case Steps::mixing:
       call_.steps = reflections(p.w.cast<Wide>(), p.strengths.cast<Wide>());
+      for (Index t = 0; kind_.is_gated && t < call_.tokens(); ++t) {
+        WideMatrix& step = call_.steps[static_cast<std::size_t>(t)];
+        step = (channels(p.log_a.col(t).cast<Wide>())[0] * step).eval();
+      }
       return;
     case Steps::positions:
       call_.steps = structured_steps(p.frequencies.cast<Wide>(), orthogonal(p.basis), d, p.positions.cast<Wide>());
@@ -214,6 +225,7 @@ Residual Definition::worst(const Found& found, const Found& expected, Index toke
       const auto of = householder_bounds(b, p.w.cast<Wide>(), p.strengths.cast<Wide>());
       check("dw", found.w, expected.w, of.w);
       check("d beta", found.strengths, expected.strengths, of.beta.transpose());
+      if (kind_.is_gated) check("d log a", found.log_a, expected.log_a, channel_bounds(b, call_.Q.rows()));
       break;
     }
     case Steps::positions: {

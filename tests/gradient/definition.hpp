@@ -38,6 +38,7 @@ struct Kind {
   Steps steps = Steps::none;
   Pairing pairing = Pairing::interleaved;
   Eigen::VectorXd frame = {}, d_frame = {};
+  bool is_gated = false;  ///< of Steps::mixing: channel gates before the reflections
 };
 
 /// What a form has found, in numbers of one type. Parameters that the transition does not have are empty.
@@ -64,7 +65,7 @@ void add_parameters(const G& g, Found& found) {
   } else if constexpr (requires { g.positions; }) {
     found.positions = wide(g.positions), found.frequencies = wide(g.frequencies), found.basis = wide(g.basis);
   } else if constexpr (requires { g.w; }) {
-    found.w = wide(g.w), found.strengths = wide_row(g.beta);
+    found.w = wide(g.w), found.strengths = wide_row(g.beta), found.log_a = wide(g.log_a);
   } else if constexpr (requires { g.theta; }) {
     found.theta = wide_row(g.theta), found.beta = wide_row(g.beta);
   } else if constexpr (requires { g.log_a; }) {

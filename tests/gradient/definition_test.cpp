@@ -59,6 +59,7 @@ TEST_CASE("gradients through blocks of attention are those of the definition", "
     check(Normalized{}, Exponential{}, {"rates", Steps::rates, Pairing::half_split},
           decay(p.log_gamma) * rotary(p.theta, p.beta, Pairing::half_split));
     check(Unnormalized{}, SymmetricPower<3>{}, {"reflections", Steps::mixing}, householder(p.w, p.strengths));
+    check(Unnormalized{}, SymmetricPower<3>{}, gated_reflections, gated_chain<double>(p));
     check(Normalized{}, Squares{}, {"rates", Steps::rates, Pairing::half_split},
           decay(p.log_gamma) * rotary(p.theta, p.beta, Pairing::half_split));
   }
@@ -100,5 +101,6 @@ TEST_CASE("gradients of queries that stand elsewhere than their keys are those o
     if (!mask.has_window())
       check_forms<Unnormalized>(Linear{}, channel_decay(p.log_a), x, {"channels", Steps::channels}, options);
     check_forms<Unnormalized>(Linear{}, householder(p.w, p.strengths), x, {"reflections", Steps::mixing}, options);
+    check_forms<Unnormalized>(Linear{}, gated_chain<double>(p), x, gated_reflections, options);
   }
 }

@@ -98,6 +98,13 @@ template <class Normalization = DefaultNormalization, class Scalar, class F, cla
       {.Q = x.Q, .K = x.K, .V = x.V, .dY = dY, .state = state, .d_state = d_state, .options = options});
 }
 
+/// Channel gates before reflections.
+inline const Kind gated_reflections{.name = "gates * reflections", .steps = Steps::mixing, .is_gated = true};
+template <class Scalar>
+[[nodiscard]] Householder<Scalar> gated_chain(const Parameters& p) {
+  return channel_decay(p.log_a) * householder(p.w.cast<Scalar>(), p.strengths);
+}
+
 /// Calls visit(kind, make), make(parameters) being a transition, for all that the score of a power has.
 template <class Scalar, class Visit>
 void each_transition(const Visit& visit) {
@@ -120,6 +127,7 @@ void each_transition(const Visit& visit) {
   visit(Kind{"reflections", Steps::mixing}, [](const P& p) { return householder(p.w.cast<Scalar>(), p.strengths); });
   visit(Kind{"reflections * decay", Steps::mixing},
         [](const P& p) { return householder(p.w.cast<Scalar>(), p.strengths) * decay(p.log_gamma); });
+  visit(gated_reflections, gated_chain<Scalar>);
 }
 /// One for each of the ways in which keys can move, with gates where they can have them.
 template <class Scalar, class F, class Visit>
@@ -132,6 +140,7 @@ void one_of_a_kind(const Visit& visit) {
     visit(Kind{"decay * channels", Steps::channels},
           [](const P& p) { return decay(p.log_gamma) * channel_decay(p.log_a); });
     visit(Kind{"reflections", Steps::mixing}, [](const P& p) { return householder(p.w.cast<Scalar>(), p.strengths); });
+    visit(gated_reflections, gated_chain<Scalar>);
   }
 }
 

@@ -54,6 +54,7 @@ void check_call(const F& feature, Random& random, bool hostile) {
   if (kind < .75 || F::score == Score::exponential || options.mask.has_window())
     return check({"stationary"}, stationary());
   if (kind < .9) return check({"channels", Steps::channels}, channel_decay(p.log_a));
+  if (kind < .95) return check(gated_reflections, gated_chain<Scalar>(p));
   check({"reflections", Steps::mixing}, householder(p.w.template cast<Scalar>(), p.strengths));
 }
 

@@ -76,6 +76,13 @@ struct Sequence {
                                      g.beta.dot(d_strengths.segment(s.begin, s.size));
                             }};
   }
+  [[nodiscard]] auto gated_mixing() const {
+    return MovingTransition{[this](Segment s, double h) { return channels().at(s, h) * mixing().at(s, h); },
+                            [this](Segment s, const auto& g) {
+                              return channels().along(s, g.template of<ChannelDecay<double>>()) +
+                                     mixing().along(s, g.template of<Householder<double>>());
+                            }};
+  }
   [[nodiscard]] auto placed() const {
     return MovingTransition{[this](Segment s, double h) {
                               const MatrixXd frequencies = x.parameters.frequencies + h * d_frequencies;
@@ -139,8 +146,11 @@ TEST_CASE("the laws of gradients hold for every kind of transition", "[gradient]
   check_all(x, SymmetricPower<2>{}, x.placed());
   check_all(x, SymmetricPower<3>{}, x.channels());
   check_all(x, Linear{}, x.mixing());
+  check_all(x, Linear{}, x.gated_mixing());
   check_all(x, Exponential{}, x.conformal());
   check_all(x, Exponential{}, x.mixing());
+  check_all(x, Exponential{}, x.gated_mixing());
+  check_all(x, SymmetricPower<3>{}, x.gated_mixing());
 }
 
 TEST_CASE("the laws of gradients hold for maps of one's own", "[gradient]") {

@@ -177,6 +177,8 @@ TEST_CASE("the functions of the library's own transitions are what they say", "[
         };
         holds(transition_residual<double>(householder(w, beta), T, d));
         holds(transition_residual<float>(householder(w.cast<float>(), beta), T, d));
+        holds(transition_residual<double>(channel_decay(30 * log_a) * householder(w, beta), T, d));
+        holds(transition_residual<float>(channel_decay(30 * log_a) * householder(w.cast<float>(), beta), T, d));
         holds(transition_residual<double>(channel_decay(log_a), T, d));
         holds(transition_residual<float>(channel_decay(log_a), T, d));
       }

@@ -109,6 +109,13 @@ class Compat(unittest.TestCase):
         calls = [lambda *x, f=f: f(*x[:5], initial_state=x[5], output_final_state=True, use_qk_l2norm_in_kernel=True)
                  for f in (fla.chunk_gated_delta_rule, fla.fused_recurrent_gated_delta_rule)]
         self.close_with_gradients(calls, expected, (q, k, v, g, beta, S))
+        channels = torch.nn.functional.logsigmoid(torch.randn(B, T, H, K, dtype=torch.float64))
+        calls = [lambda *x, f=f: f(*x[:5], initial_state=x[5], output_final_state=True, use_qk_l2norm_in_kernel=True)
+                 for f in (fla.chunk_kda, fla.fused_recurrent_kda)]
+        self.close_with_gradients(calls, expected, (q, k, v, channels, beta, S))
+        for given in (dict(use_gate_in_kernel=True), dict(A_log=g), dict(dt_bias=g)):
+            with self.assertRaises(sympow.NotBuilt):
+                fla.fused_recurrent_kda(q, k, v, channels, beta, **given)
         for f in (fla.chunk_delta_rule, fla.fused_recurrent_delta_rule):
             self.close(f(q, unit(k), v, beta)[0], recurrence(q, unit(k), v * beta[..., None], torch.zeros_like(g),
                                                              K ** -0.5, torch.zeros_like(S), unit(k), beta)[0])

@@ -81,6 +81,7 @@ CASES = {
     "a cube that turns": Case("theta", "beta", power=3, pairing="interleaved"),
     "chains": Case("householder", "strengths", power=1, Hk=4),
     "chains with gates": Case("log_gates", "householder", "strengths", power=1),
+    "chains with channel gates": Case("channel_gates", "householder", "strengths", power=1),
     "a fourth power, normalised": Case("log_gates", power=4),
     "squares, not normalised": Case("log_gates", normalisation="unnormalised", scale=0.7),
     "token by token": Case("log_gates", form="recurrent"),

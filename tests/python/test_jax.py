@@ -57,6 +57,8 @@ class Batch:
                 (dict(channel_gates=self.channel_gates, log_gates=self.log_gates), dict(power=2)),
                 (dict(householder=self.w, strengths=strengths), dict(power=1, normalisation="unnormalised")),
                 (dict(householder=self.w, log_gates=self.log_gates), dict(scores="exponential")),
+                (dict(householder=self.w, strengths=strengths, channel_gates=self.channel_gates),
+                 dict(power=1, normalisation="unnormalised")),
                 (dict(theta=self.normal(2, self.theta.size), beta=self.normal(*self.beta.shape, 2)), dict(power=3)))
 
 

@@ -214,16 +214,18 @@ class Rows(unittest.TestCase):
         gates = dict(log_gates=-0.1 * rng.random((B, T, Hk)))
         of_channels = gates | dict(channel_gates=-0.2 * rng.random((B, T, Hk, d)))
         of_vectors = gates | dict(householder=w, strengths=2 * rng.random((B, T, Hk)))
+        of_both = of_channels | of_vectors
 
-        def matrices(parameters, b, h):  # e^log_gate diag(a), or I - β w wᵀ
+        def matrices(parameters, b, h):  # e^log_gate diag(a) (I - β w wᵀ)
             for t in range(T):
-                A = np.eye(d) if "householder" in parameters else np.diag(np.exp(parameters["channel_gates"][b, t, h]))
+                A = np.diag(np.exp(parameters["channel_gates"][b, t, h])) if "channel_gates" in parameters else np.eye(d)
                 if "householder" in parameters:
-                    A -= parameters["strengths"][b, t, h] * np.outer(w[b, t, h], w[b, t, h])
+                    A = A @ (np.eye(d) - parameters["strengths"][b, t, h] * np.outer(w[b, t, h], w[b, t, h]))
                 yield A, np.exp(parameters["log_gates"][b, t, h])
 
         for parameters, power, scores in ((of_channels, 1, "power"), (of_channels, 2, "power"), (of_vectors, 1, "power"),
-                                          (of_channels, 2, "exponential"), (of_vectors, 2, "exponential")):
+                                          (of_channels, 2, "exponential"), (of_vectors, 2, "exponential"),
+                                          (of_both, 1, "power"), (of_both, 3, "power"), (of_both, 2, "exponential")):
             options = dict(power=power, scores=scores, normalisation="unnormalised", scale=0.5)
             wanted = np.zeros_like(dy)
             for b, h in np.ndindex(B, H):
@@ -233,7 +235,8 @@ class Rows(unittest.TestCase):
                     gate = np.append(gate * g, 1)
                     x = 0.5 * moved @ q[b, t, h]
                     wanted[b, t, h] = (gate * (np.exp(x) if scores == "exponential" else x ** power)) @ v[b, :t + 1, h * Hk // H]
-            for form in ("attention",) if scores == "exponential" else ("attention", "recurrent", "chunked"):
+            has_states = scores == "power" and (power == 1 or "householder" not in parameters)
+            for form in ("attention",) if not has_states else ("attention", "recurrent", "chunked"):
                 with self.subTest(parameters=list(parameters), power=power, scores=scores, form=form):
                     rows = sympow.attention(q, k, v, **parameters, **options, form=form)
                     self.assertLessEqual(np.abs(rows - wanted).max(), 1e-12 * np.abs(wanted).max())
@@ -250,7 +253,7 @@ class Rows(unittest.TestCase):
             alone = sympow.attention(q[1:, :7], k[1:, :7], v[1:, :7], **part, **options, form="attention")
             self.assertLessEqual(np.abs(rows[1:, :7] - alone).max(), 1e-12 * np.abs(alone).max())
             self.assertTrue(np.all(sympow.vjp(dy, q, k, v, **parameters, **options, lengths=lengths).log_gates[1, 7:] == 0))
-            if scores == "power":  # states go on
+            if has_states:  # states go on
                 attention = sympow.Attention(**options)
                 state, rows = sympow.State(attention, B, Hk, d, e, np.float64), []
                 for begin, end in ((0, 13), (13, 14), (14, T)):
@@ -259,7 +262,7 @@ class Rows(unittest.TestCase):
                                           **{name: x[:, some] for name, x in parameters.items()}))
                 self.assertLessEqual(np.abs(np.concatenate(rows, 1) - wanted).max(), 1e-12 * np.abs(wanted).max())
         for given, words in ((of_channels | dict(theta=np.ones(3)), "theta and channel_gates are given, must be one of them"),
-                             (of_channels | of_vectors, "channel_gates and householder are given"),
+                             (of_vectors | dict(theta=np.ones(3)), "theta and householder are given, must be one of them"),
                              (dict(strengths=of_vectors["strengths"]), "strengths is given, but no householder"),
                              (dict(channel_gates=-of_channels["channel_gates"]), "sequence 0, .*channel_gates of channel 0"),
                              (dict(householder=w.astype(np.float32)), "householder is of float32, must be of float64"),
@@ -867,6 +870,8 @@ class States(unittest.TestCase):
             (s.complex_gate(theta, "interleaved"), s.rope(theta, "interleaved"), fixed, None, v),
             (s.delta_net(k, beta), s.path(k, beta), delta, None, of_delta),
             (s.gated_delta_net(k, beta, g), s.path_fox(k, beta, g), delta, g, of_delta),
+            (s.kimi_delta_attention(k, beta, channels), s.dual(s.kimi_delta_attention(k, beta, channels)), by_channel @ delta,
+             None, of_delta),
             (None, s.path_fox(k, beta, g, 0.5), delta, 0.5 * g, v),
             (None, s.alibi(x.q, slopes), still, np.broadcast_to(-slopes, (B, T, H)), v)]
         powers = [(s.sympow_attention(), still, None), (s.gated_sympow(g), still, g),

@@ -402,7 +402,8 @@ class WithoutOperators(unittest.TestCase):
             gates, w = -torch.rand_like(k), torch.rand_like(k)
             given = [turning, dict(lengths=torch.tensor([9, 4])), dict(turning, return_state=True),
                      dict(turning, state=State(*(x.detach() for x in batch.state)), return_state=True),
-                     dict(channel_gates=gates), dict(householder=w, strengths=w[..., 0].contiguous(), power=1)]
+                     dict(channel_gates=gates), dict(householder=w, strengths=w[..., 0].contiguous(), power=1),
+                     dict(channel_gates=gates, householder=w, power=1)]
             with torch.no_grad():
                 for options in given:
                     with self.subTest(dtype=dtype, **options):

@@ -54,6 +54,7 @@ struct Inputs {
     f("complex gate", systems::complex_gate(theta, Pairing::interleaved), V);
     f("DeltaNet", systems::delta_net(K, beta), written());
     f("Gated DeltaNet", systems::gated_delta_net(K, beta, log_gamma), written());
+    f("Kimi Delta Attention", systems::kimi_delta_attention(K, beta, log_a), written());
   }
   template <class F>
   void each_power_system(const F& f) const {
@@ -142,6 +143,10 @@ TEST_CASE("a system's recurrence is the one that its comment says", "[systems]")
         [&](const S& s, Index i) -> S { return erase(s, i) + in.beta[i] * write(i); });
   check("Gated DeltaNet", systems::gated_delta_net(in.K, in.beta, in.log_gamma), in.written(),
         [&](const S& s, Index i) -> S { return std::exp(in.log_gamma[i]) * erase(s, i) + in.beta[i] * write(i); });
+  check("Kimi Delta Attention", systems::kimi_delta_attention(in.K, in.beta, in.log_a), in.written(),
+        [&](const S& s, Index i) -> S {
+          return erase(s * in.log_a.col(i).array().exp().matrix().asDiagonal(), i) + in.beta[i] * write(i);
+        });
 }
 
 TEST_CASE("reductions hold to the bit", "[systems]") {

@@ -46,18 +46,15 @@ inline std::vector<Index> lengths_in(const Array& array, Index T) {
   return lengths;
 }
 
-/// Throws unless at most one of θ, channel gates and Householder vectors is given, and goes with the scores and the
-/// device.
+/// Throws unless θ stands without channel gates and Householder vectors, and these go with the scores and the device.
 inline void check_transition(const sympow_inputs& x, const Settings& settings, const Place& place) {
-  const std::pair<const sympow_tensor*, const char*> acts[] = {
-      {x.theta, "inputs->theta"}, {x.channel_gates, "inputs->channel_gates"}, {x.householder, "inputs->householder"}};
-  const char* first = nullptr;
+  const std::pair<const sympow_tensor*, const char*> acts[] = {{x.channel_gates, "inputs->channel_gates"},
+                                                               {x.householder, "inputs->householder"}};
   for (const auto& [tensor, name] : acts) {
     if (tensor == nullptr) continue;
-    if (first != nullptr)
-      detail::raise<InvalidArgument>(first, " and ", name, " are given, must be one of them: they do not commute");
-    first = name;
-    if (tensor == x.theta) continue;
+    if (x.theta != nullptr)
+      detail::raise<InvalidArgument>("inputs->theta and ", name,
+                                     " are given, must be one of them: they do not commute");
     if (place.device.type != SYMPOW_CPU) detail::raise<NotBuilt>(name, " is given, which is for a CPU alone");
     if (settings.scores.features > 0)
       detail::raise<InvalidArgument>(name,

@@ -1,4 +1,4 @@
-// The transition of a call, of what is given: gates, and rotary positions, channel gates or Householder vectors.
+// The transition of a call, of what is given: gates, and rotary positions, or channel gates, Householder vectors or both.
 #pragma once
 
 #include <utility>
@@ -99,17 +99,21 @@ decltype(auto) with_transitions(const Inputs& in, const Settings& settings, Inde
     const Index h = parameter_head(x, n, groups);
     return numbers_of(in.tokens(b), [&](Index t) { return x.number({b, t, h}); });
   };
-  if (in.channel_gates)
-    return visit([&, gates](Index b, Index n) -> ArrayGatesAnd<ChannelDecay<double>> {
-      const Index h = parameter_head(*in.channel_gates, n, groups);
-      return gates(b, n) * ChannelDecay<double>(vectors_of<double>(*in.channel_gates, b, h, in.tokens(b)));
-    });
+  const auto channel_gates = [&in, groups](Index b, Index n) {
+    const Index h = parameter_head(*in.channel_gates, n, groups);
+    return ChannelDecay<double>(vectors_of<double>(*in.channel_gates, b, h, in.tokens(b)));
+  };
   if (in.householder)
     return visit([&, gates](Index b, Index n) -> ArrayGatesAnd<Householder<S>> {
       const Index h = parameter_head(*in.householder, n, groups), tokens = in.tokens(b);
-      return gates(b, n) *
-             Householder<S>(vectors_of<S>(*in.householder, b, h, tokens),
-                            in.strengths ? numbers(*in.strengths, b, n) : Eigen::VectorXd::Ones(tokens).eval());
+      Matrix<S> w = vectors_of<S>(*in.householder, b, h, tokens);
+      Eigen::VectorXd beta = in.strengths ? numbers(*in.strengths, b, n) : Eigen::VectorXd::Ones(tokens).eval();
+      return gates(b, n) * (in.channel_gates ? Householder<S>(std::move(w), std::move(beta), channel_gates(b, n))
+                                             : Householder<S>(std::move(w), std::move(beta)));
+    });
+  if (in.channel_gates)
+    return visit([&, gates](Index b, Index n) -> ArrayGatesAnd<ChannelDecay<double>> {
+      return gates(b, n) * channel_gates(b, n);
     });
   if (!in.theta) return visit(gates);
   const Index axes = in.theta->dimensions == 2 ? in.theta->shape[0] : 1, d = in.queries.shape[3];
@@ -162,6 +166,8 @@ void write_gradients(const std::vector<typename A::Gradient>& transitions, const
     });
     write_tokens(results.strengths,
                  [](const auto& g, Index t, Index) { return g.template of<Householder<S>>().beta[t]; });
+    write_tokens(results.channel_gates,
+                 [](const auto& g, Index t, Index c) { return g.template of<Householder<S>>().log_a(c, t); });
   } else if constexpr (std::is_same_v<A, ArrayGatesAnd<Rotary>>) {
     const bool has_axes = in.theta->dimensions == 2;
     const Index axes = has_axes ? in.theta->shape[0] : 1, pairs = in.theta->shape[has_axes ? 1 : 0];

@@ -4,6 +4,7 @@
 #include <sympow/feature/linear.hpp>
 #include <sympow/feature/symmetric_power.hpp>
 #include <sympow/systems/system.hpp>
+#include <sympow/transition/channel_decay.hpp>
 #include <sympow/transition/decay.hpp>
 #include <sympow/transition/householder.hpp>
 #include <sympow/transition/product.hpp>
@@ -60,6 +61,15 @@ template <MatrixExpression Keys, class Strengths, class LogGates>
 [[nodiscard]] auto gated_delta_net(const Keys& k, const Eigen::DenseBase<Strengths>& beta,
                                    const Eigen::DenseBase<LogGates>& log_gamma) {
   return System{Linear{}, decay(log_gamma) * householder(k, beta)};
+}
+
+/// Kimi Delta Attention: S_i = S_{i-1} diag(a_i) (I - β_i k_i k_iᵀ) + β_i v_i k_iᵀ, otherwise as `delta_net`. log_a: d ×
+/// T. Dual: the same transition with `Exponential`. fla: `kda`, `g` and `beta`. Throws `InvalidGate`. Source: Kimi
+/// Linear (2025).
+template <MatrixExpression Keys, class Strengths, class LogGates>
+[[nodiscard]] auto kimi_delta_attention(const Keys& k, const Eigen::DenseBase<Strengths>& beta,
+                                        const Eigen::DenseBase<LogGates>& log_a) {
+  return System{Linear{}, channel_decay(log_a) * householder(k, beta)};
 }
 
 /// A symmetric power transformer: S_i = S_{i-1} + v_i φ^P(k_i)ᵀ, scores (q·k)^P. retention: `power_retention`, `deg` P,

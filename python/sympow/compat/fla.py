@@ -1,8 +1,8 @@
-"""Operators of flash-linear-attention (0.6.0): linear attention, RetNet, Mamba-2, GLA, DeltaNet, FoX and PaTH.
+"""Operators of flash-linear-attention (0.6.0): linear attention, RetNet, Mamba-2, GLA, DeltaNet, KDA, FoX, PaTH.
 
 Tensors are [B, T, H, K] and [B, T, H, V]; states [N, H, K, V]; `cu_seqlens` [N + 1] packs N sequences into a batch of one.
 `scale` is K^-1/2 unless it is given. All have gradients, also in states; float32, bfloat16, float16, on a CPU also
-float64. GLA, DeltaNet and PaTH run on a CPU alone.
+float64. GLA, DeltaNet, KDA and PaTH run on a CPU alone.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ import sympow.torch
 import torch
 from torch import Tensor
 
-__all__ = ["chunk_delta_rule", "chunk_gated_delta_rule", "chunk_gla", "chunk_linear_attn", "chunk_retention",
+__all__ = ["chunk_delta_rule", "chunk_gated_delta_rule", "chunk_gla", "chunk_kda", "chunk_linear_attn", "chunk_retention",
            "chunk_simple_gla", "fused_recurrent_delta_rule", "fused_recurrent_gated_delta_rule", "fused_recurrent_gla",
-           "fused_recurrent_linear_attn", "fused_recurrent_retention", "fused_recurrent_simple_gla",
+           "fused_recurrent_kda", "fused_recurrent_linear_attn", "fused_recurrent_retention", "fused_recurrent_simple_gla",
            "parallel_forgetting_attn", "parallel_path_attention", "parallel_retention", "parallel_simple_gla"]
 
 
@@ -139,15 +139,22 @@ def fused_recurrent_gla(q: Tensor, k: Tensor, v: Tensor, gk: Tensor | None = Non
     return _linear(q, k, v, None, scale, initial_state, output_final_state, cu_seqlens, "recurrent", **given)
 
 
+def _delta(q: Tensor, k: Tensor, v: Tensor, g: Tensor | None, beta: Tensor, scale: float | None,
+           initial_state: Tensor | None, output_final_state: bool, unit: bool, cu_seqlens: Tensor | None, form: str,
+           **gates: Tensor) -> tuple[Tensor, Tensor | None]:
+    """The delta rule behind gates, with unit queries and keys if they are to be made so."""
+    if unit:
+        q, k = (x * torch.rsqrt((x * x).sum(-1, keepdim=True) + 1e-6) for x in (q, k))
+    return _linear(q, k, v * beta.unsqueeze(-1), g, scale, initial_state, output_final_state, cu_seqlens, form,
+                   householder=k, strengths=beta, **gates)
+
+
 def chunk_gated_delta_rule(q: Tensor, k: Tensor, v: Tensor, g: Tensor | None, beta: Tensor, scale: float | None = None,
                            initial_state: Tensor | None = None, output_final_state: bool = False,
                            use_qk_l2norm_in_kernel: bool = False, cu_seqlens: Tensor | None = None, *,
                            form: str = "chunked", **kwargs: Any) -> tuple[Tensor, Tensor | None]:
     """Gated DeltaNet: S_t = e^{g_t} (I - β_t k_t k_tᵀ) S_{t-1} + β_t k_t v_tᵀ, with g and β [B, T, H]."""
-    if use_qk_l2norm_in_kernel:
-        q, k = (x * torch.rsqrt((x * x).sum(-1, keepdim=True) + 1e-6) for x in (q, k))
-    return _linear(q, k, v * beta.unsqueeze(-1), g, scale, initial_state, output_final_state, cu_seqlens, form,
-                   householder=k, strengths=beta)
+    return _delta(q, k, v, g, beta, scale, initial_state, output_final_state, use_qk_l2norm_in_kernel, cu_seqlens, form)
 
 
 def fused_recurrent_gated_delta_rule(q: Tensor, k: Tensor, v: Tensor, g: Tensor | None, beta: Tensor,
@@ -175,6 +182,27 @@ def fused_recurrent_delta_rule(q: Tensor, k: Tensor, v: Tensor, beta: Tensor, sc
     """The same by the recurrent form."""
     return fused_recurrent_gated_delta_rule(q, k, v, None, beta, scale, initial_state, output_final_state,
                                             use_qk_l2norm_in_kernel, cu_seqlens)
+
+
+def chunk_kda(q: Tensor, k: Tensor, v: Tensor, g: Tensor, beta: Tensor, scale: float | None = None,
+              initial_state: Tensor | None = None, output_final_state: bool = False,
+              use_qk_l2norm_in_kernel: bool = False, cu_seqlens: Tensor | None = None, *, form: str = "chunked",
+              **kwargs: Any) -> tuple[Tensor, Tensor | None]:
+    """Kimi Delta Attention: S_t = (I - β_t k_t k_tᵀ) diag(e^{g_t}) S_{t-1} + β_t k_t v_tᵀ, with g [B, T, H, K]."""
+    return _delta(q, k, v, None, beta, scale, initial_state, output_final_state, use_qk_l2norm_in_kernel, cu_seqlens,
+                  form, channel_gates=g)
+
+
+def fused_recurrent_kda(q: Tensor, k: Tensor, v: Tensor, g: Tensor, beta: Tensor, A_log: Tensor | None = None,
+                        dt_bias: Tensor | None = None, scale: float | None = None,
+                        initial_state: Tensor | None = None, output_final_state: bool = False,
+                        use_qk_l2norm_in_kernel: bool = False, cu_seqlens: Tensor | None = None,
+                        **kwargs: Any) -> tuple[Tensor, Tensor | None]:
+    """The same by the recurrent form."""
+    _refuse("A_log", A_log is not None, "must be None: g are the log gates")
+    _refuse("dt_bias", dt_bias is not None, "must be None: g are the log gates")
+    return chunk_kda(q, k, v, g, beta, scale, initial_state, output_final_state, use_qk_l2norm_in_kernel, cu_seqlens,
+                     form="recurrent")
 
 
 def parallel_path_attention(q: Tensor, k: Tensor, v: Tensor, w: Tensor, beta: Tensor, g: Tensor | None = None,

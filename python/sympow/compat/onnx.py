@@ -40,8 +40,7 @@ def linear_attention(query: np.ndarray, key: np.ndarray, value: np.ndarray, past
         o_t = scale S_tᵀ q_t
 
     Scale 0 is d^-1/2. Sums are made in float32, or in float64 if the query is; `chunk_size` changes no result but by
-    rounding. Raises `NotBuilt` for gates by channel beside the delta rule, whose transitions are no chain of Householder
-    matrices, and what `sympow.attention` raises.
+    rounding. Raises what `sympow.attention` raises.
     """
     gates, corrects = _RULES.get(update_rule, (None, None))
     if gates is None:
@@ -69,9 +68,6 @@ def linear_attention(query: np.ndarray, key: np.ndarray, value: np.ndarray, past
         v = v * strengths[..., None]
     if gates:
         per_head = decay.shape[2] == Hk
-        if not per_head and corrects:
-            raise sympow.NotBuilt(f"decay is {list(decay.shape)}, by channel; beside the delta rule it must be "
-                                  f"{[B, T, Hk]}, by head")
         system["log_gates" if per_head else "channel_gates"] = (
             decay.astype(wide) if per_head else _heads("decay", decay, Hk).astype(wide))
     options = {name: system.pop(name) for name in ("scores", "power", "normalisation")}
