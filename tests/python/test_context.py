@@ -325,7 +325,7 @@ def logits_of(q, k, of, rates, case):
         axes = rates.reshape(-1, rates.shape[-1])
         angles = (of.get("beta", torch.ones(T, dtype=torch.float64)).reshape(T, -1) @ axes).cumsum(0)
         q, k = (turned(x, angles, case.options["pairing"]) for x in (q, k))
-    if "channel_gates" in of:
+    if "channel_gates" in of and "householder" not in of:
         gates = of["channel_gates"].cumsum(0)
         decays = (gates.unsqueeze(1) - gates).clamp(max=0).exp()
         return torch.einsum("ic,jc,ijc->ij", q, k, decays), decays.amax(2)
@@ -334,6 +334,8 @@ def logits_of(q, k, of, rates, case):
     moved, logits = torch.zeros_like(k), []
     for i in range(T):
         w = of["householder"][i]
+        if "channel_gates" in of:
+            moved = moved * of["channel_gates"][i].exp()
         moved = moved - of["strengths"][i] * (moved @ w).unsqueeze(1) * w
         moved[i] = k[i]
         logits.append(moved @ q[i])
