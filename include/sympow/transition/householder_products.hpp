@@ -47,7 +47,7 @@ void multiply_upper(C&& c, const A& a, const B& b) {
 /// w_sᵀ e^{G_t - G_s} w_t, which do not depend on where a leaf begins. Without gates leaves are whole blocks, and if d²
 /// is at most 4/3 of the size of W, dense products of blocks and of pairs of blocks are stored. Memory: d + 48 entries
 /// per token, and for d ≤ 128 up to 2 d more; with gates 4 d + 48, and d doubles; shared by copies and parts. Cost: 2 d
-/// (48 + d) per token, partly in double, and 2 d³ per pair; with gates 2 d 48, and 2 d exponentials.
+/// (48 + d) per token, partly in double, and 2 d³ per pair; with gates 96 d, and d exponentials.
 template <class S>
 class HouseholderProducts {
   using Exact = Matrix<std::common_type_t<S, double>>;
@@ -105,19 +105,16 @@ class HouseholderProducts {
   void apply_gates_before(Segment part, Columns&& X) const {
     const Index s = range_.begin + part.begin;
     if (!is_gated()) return;
-    auto all = X.middleCols(0, X.cols());
     if (const Index begin = leaf_begin(s); begin == s)
-      all.array().colwise() *= stored_->gates.col(s).array();
+      multiply_rows(stored_->gates.col(s), X);
     else if (begin != s - 1)
-      all.array().colwise() /= stored_->gates.col(s - 1).array();
+      multiply_rows(stored_->gates.col(s - 1).cwiseInverse(), X);
   }
   /// X ← e^{G_e} X of a leaf's tokens s … e, if there are gates.
   template <class Columns>
   void apply_gates_through(Segment part, Columns&& X) const {
     const Index e = range_.begin + part.end() - 1;
-    if (!is_gated() || e == leaf_begin(e)) return;
-    auto all = X.middleCols(0, X.cols());
-    all.array().colwise() *= stored_->gates.col(e).array();
+    if (is_gated() && e != leaf_begin(e)) multiply_rows(stored_->gates.col(e), X);
   }
 
   /// X ← A_a … A_b X.
@@ -228,6 +225,13 @@ class HouseholderProducts {
       copy = columns;
       set_product(columns, a, copy);
     }
+  }
+
+  // X ← diag(gates) X.
+  template <class Gates, class Columns>
+  static void multiply_rows(const Gates& gates, Columns&& X) {
+    auto columns = X.middleCols(0, X.cols());
+    columns.array().colwise() *= gates.array();
   }
 
   // X ← X + A N Bᵀ X, a block of columns at a time.
