@@ -49,6 +49,7 @@ void with_layers(const Function& f) {
   f("GLA", AttentionLayer(shape, Linear{}, ChannelGate(2), sums));
   f("Mamba-2", AttentionLayer(shape, Linear{}, SelectiveStep{}, sums));
   f("Gated DeltaNet", AttentionLayer(shape, Linear{}, ForgetGate(1) * DeltaRule{}, sums));
+  f("Kimi Delta Attention", AttentionLayer(shape, Linear{}, ChannelGate(2) * DeltaRule{}, sums));
   f("PaTH-FoX", AttentionLayer(shape, Exponential{}, ForgetGate(1) * Reflections{}, means));
 }
 

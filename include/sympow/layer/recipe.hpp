@@ -76,6 +76,7 @@ class RecipeProduct {
   static_assert(!(Left::writes && Right::writes), "two recipes of one head both say what goes into its state");
 
  public:
+  using LeftRecipe = Left;  ///< the type of the first
   static constexpr bool writes = Left::writes || Right::writes;
 
   /// Logits and parameters of the left one come first.
@@ -107,15 +108,24 @@ class RecipeProduct {
         of_right{rows(dx.logits, n, dx.logits.rows() - n), dx.keys, dx.values, second<Scalar>(dx.parameters, d)};
     // The one that writes is the last: it turns gradients of what was written into those of keys and values.
     if constexpr (Left::writes) {
-      right_.transition_vjp(second(x), g.right(), of_right);
-      left_.transition_vjp(first(x), g.left(), of_left);
+      right_.transition_vjp(second(x), part_of<Right, Scalar>(g), of_right);
+      left_.transition_vjp(first(x), part_of<Left, Scalar>(g), of_left);
     } else {
-      left_.transition_vjp(first(x), g.left(), of_left);
-      right_.transition_vjp(second(x), g.right(), of_right);
+      left_.transition_vjp(first(x), part_of<Left, Scalar>(g), of_left);
+      right_.transition_vjp(second(x), part_of<Right, Scalar>(g), of_right);
     }
   }
 
  private:
+  // A factor's part of the gradient of a product, whose factors need not stand as recipes do: channel gates and a chain
+  // are one. A product of recipes takes its parts itself.
+  template <class R, class Scalar, class Gradient>
+  static const auto& part_of(const Gradient& g) {
+    if constexpr (requires { typename R::LeftRecipe; })
+      return g;
+    else
+      return g.template of<TransitionOf<R, Scalar>>();
+  }
   template <class Head>
   static Head rows(Head x, Index first, Index count) {
     return Head(x.data() + first, count, x.cols(), Eigen::OuterStride<>(x.outerStride()));
