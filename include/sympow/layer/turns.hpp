@@ -59,8 +59,8 @@ template <class X, class DU>
 ///
 ///     k̂_t = k_t / ‖k_t‖,   β_t = σ(w·x_t),   A_t = I - β_t k̂_t k̂_tᵀ,   written: k̂_t, β_t v_t
 ///
-/// One logit a token. With `ForgetGate` it is a Gated DeltaNet, with `ChannelGate` before it Kimi Delta Attention. Source: Parallelizing Linear Transformers with the
-/// Delta Rule (2024).
+/// One logit a token. With `ForgetGate` it is a Gated DeltaNet, with `ChannelGate` before it Kimi Delta Attention.
+/// Source: Parallelizing Linear Transformers with the Delta Rule (2024).
 struct DeltaRule {
   static constexpr bool writes = true;
 
