@@ -162,6 +162,11 @@ TEST_CASE("gates and a chain are one transition wherever scalar decays stand", "
   CHECK(moved(gates * (scalar * chain)) == expected);
   CHECK(moved(gates * (chain * scalar)) == expected);
   CHECK((gates * gated).key_matrix(5, d).isApprox(gates.key_matrix(5, d) * gated.key_matrix(5, d)));
+  const auto none = gates.part({0, 0}) * chain.part({0, 0});
+  CHECK(none.is_gated());
+  CHECK(none.zero_gradient(0).log_a.rows() == d);
+  const auto flat = channel_decay(Eigen::MatrixXd(0, 3)) * householder(Eigen::MatrixXd(0, 3), Eigen::VectorXd::Ones(3));
+  CHECK(flat.total_max_log_gate() == 0);
   CHECK_THROWS_AS(channel_decay(Eigen::MatrixXd::Zero(d, T - 1)) * chain, ShapeMismatch);
   CHECK_THROWS_AS(channel_decay(Eigen::MatrixXd::Zero(d + 1, T)) * chain, ShapeMismatch);
 }

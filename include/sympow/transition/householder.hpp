@@ -77,7 +77,8 @@ class Householder {
   /// Σ_t max_c log a_tc, 0 without gates.
   [[nodiscard]] double total_max_log_gate() const {
     double total = 0;
-    for (Index t = 0; is_gated() && t < length(); ++t) total += products_.log_gates().col(t).maxCoeff();
+    for (Index t = 0; is_gated() && key_dimension() > 0 && t < length(); ++t)
+      total += products_.log_gates().col(t).maxCoeff();
     return total;
   }
   /// That of the gates, see `ChannelDecay`; the chain is built again. Only with gates.

@@ -57,7 +57,7 @@ class HouseholderProducts {
   HouseholderProducts(Matrix<S> w, const Eigen::VectorXd& beta, Matrix<double> log_a = {})
       : stored_(solve(std::move(w), beta, std::move(log_a))), range_{0, stored_->w.cols()} {}
 
-  [[nodiscard]] bool is_gated() const { return stored_->log_a.size() != 0; }
+  [[nodiscard]] bool is_gated() const { return stored_->is_gated(); }
   /// w, d × T.
   [[nodiscard]] auto vectors() const { return stored_->w.middleCols(range_.begin, range_.size); }
   /// log a, d × T, if there are gates.
@@ -168,6 +168,8 @@ class HouseholderProducts {
     std::array<Matrix<S>, levels> products;
     Matrix<double> log_a;   // empty without gates, as the next two
     Matrix<S> u, z, gates;  // gates: e^{G_t}; in a leaf's first column a_a
+
+    [[nodiscard]] bool is_gated() const { return log_a.rows() == w.rows() && log_a.cols() == w.cols(); }
   };
 
   [[nodiscard]] Segment to_global(Segment s) const { return {range_.begin + s.begin, s.size}; }
@@ -285,7 +287,7 @@ auto HouseholderProducts<S>::solve(Matrix<S> vectors, const Eigen::VectorXd& bet
   Stored& stored = *result;
   stored.w = std::move(vectors);
   stored.log_a = std::move(log_a);
-  const bool is_gated = stored.log_a.size() != 0;
+  const bool is_gated = stored.is_gated();
   const Index d = stored.w.rows(), tokens = stored.w.cols(), half = triangle_size / 2;
   Exact U(d, triangle_size), Z(is_gated ? d : 0, triangle_size), P(triangle_size, triangle_size),
       T = Exact::Zero(triangle_size, triangle_size), WT(d, triangle_size);
