@@ -197,8 +197,8 @@ SYMPOW_API void sympow_workspace_destroy(sympow_workspace* workspace);
 /// T_q queries and T_k keys, as many unless the mask has an offset or is full. Hg is Hk or H: parameters of a key head
 /// are those of all its query heads. Null: there is none of it. A token turns by β θ, of n axes by Σ_a β_a θ_a: β_a is
 /// what coordinate a of positions grows by, as in images and M-RoPE (on a CPU). Gates go with everything. Channel gates
-/// and Householder vectors together are A = diag(a) (I - β w wᵀ), gates first; θ, which does not commute with them, goes
-/// with neither, and random features go only with θ. With Householder vectors only power 1 has states.
+/// and Householder vectors together are A = diag(a) (I - β w wᵀ), gates first; θ, which does not commute with them,
+/// goes with neither, and random features go only with θ. With Householder vectors only power 1 has states.
 typedef struct sympow_inputs {
   size_t size;                     ///< set by SYMPOW_INPUTS_INIT
   const sympow_tensor* queries;    ///< [B, T_q, H, d]

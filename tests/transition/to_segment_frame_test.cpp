@@ -112,7 +112,8 @@ TEST_CASE("Householder chains give the defined logits, whatever the strengths", 
   }
 }
 
-// Log gates of d channels and T tokens: about -slowness, or -∞ for a share of channels, and for all of one token in ten.
+// Log gates of d channels and T tokens: about -slowness, or -∞ for a share of channels, and for all of one token in
+// ten.
 Eigen::MatrixXd some_gates(Random& random, Index d, Index T, double slowness, double closed) {
   Eigen::MatrixXd log_a = -slowness * random.matrix(d, T).cwiseAbs();
   for (Index t = 0; t < T; ++t)

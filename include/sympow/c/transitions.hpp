@@ -1,4 +1,5 @@
-// The transition of a call, of what is given: gates, and rotary positions, or channel gates, Householder vectors or both.
+// The transition of a call, of what is given: gates, and rotary positions, or channel gates, Householder vectors or
+// both.
 #pragma once
 
 #include <utility>

@@ -63,8 +63,8 @@ template <MatrixExpression Keys, class Strengths, class LogGates>
   return System{Linear{}, decay(log_gamma) * householder(k, beta)};
 }
 
-/// Kimi Delta Attention: S_i = S_{i-1} diag(a_i) (I - β_i k_i k_iᵀ) + β_i v_i k_iᵀ, otherwise as `delta_net`. log_a: d ×
-/// T. Dual: the same transition with `Exponential`. fla: `kda`, `g` and `beta`. Throws `InvalidGate`. Source: Kimi
+/// Kimi Delta Attention: S_i = S_{i-1} diag(a_i) (I - β_i k_i k_iᵀ) + β_i v_i k_iᵀ, otherwise as `delta_net`. log_a: d
+/// × T. Dual: the same transition with `Exponential`. fla: `kda`, `g` and `beta`. Throws `InvalidGate`. Source: Kimi
 /// Linear (2025).
 template <MatrixExpression Keys, class Strengths, class LogGates>
 [[nodiscard]] auto kimi_delta_attention(const Keys& k, const Eigen::DenseBase<Strengths>& beta,

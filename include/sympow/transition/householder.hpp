@@ -15,7 +15,8 @@
 
 namespace SYMPOW_NAMESPACE {
 
-/// A_i = I - β_i w_i w_iᵀ, DeltaNet ↔ PaTH; with channel gates A_i = diag(a_i) (I - β_i w_i w_iᵀ), Kimi Delta Attention.
+/// A_i = I - β_i w_i w_iᵀ, DeltaNet ↔ PaTH; with channel gates A_i = diag(a_i) (I - β_i w_i w_iᵀ), Kimi Delta
+/// Attention.
 template <class S>
 class Householder {
  public:
@@ -235,9 +236,9 @@ template <MatrixExpression Vectors, class Strengths>
 ///
 /// log_a: d × T, each ≤ 0, -∞ allowed. The gates act before the reflection, and a product in the other order does not
 /// compile. Scalar decays stand anywhere beside it. Forms, powers and states are those of `householder`; its gradient
-/// has `log_a` too, and is the one `of` either factor. Cost per token: as `householder` without stored products, and one
-/// pass of gates in 16 tokens; d exponentials once. Where a channel decays below 2^-40 within 48 tokens, products are
-/// shorter and chunks of 16 the fastest. Throws `ShapeMismatch`. Source: Kimi Linear (2025).
+/// has `log_a` too, and is the one `of` either factor. Cost per token: as `householder` without stored products, and
+/// one pass of gates in 16 tokens; d exponentials once. Where a channel decays below 2^-40 within 48 tokens, products
+/// are shorter and chunks of 16 the fastest. Throws `ShapeMismatch`. Source: Kimi Linear (2025).
 template <class Real, class S>
 [[nodiscard]] Householder<S> operator*(ChannelDecay<Real> gates, Householder<S> chain) {
   return chain.gated(gates);

@@ -9,11 +9,11 @@
 
 namespace SYMPOW_NAMESPACE::detail {
 
-/// Gradients of w, β and log a from everything that a chain multiplies. Let N = -T of tokens s … e of a leaf, A_s … A_e =
-/// e^{H_s} (I + U N Zᵀ) e^{G_e}, see `HouseholderProducts`; without gates U = Z = W. In what follows queries, keys and
-/// columns that pass through have the gates e^{G_i}, e^{-G_j} and e^{G_e}; gradients of queries and of columns at the
-/// segment's start have e^{H_s}, those of keys at its end e^{G_e}. Columns X that pass through the leaf, X̃ = (I + U N
-/// Zᵀ) X with Y the gradient of X̃, give
+/// Gradients of w, β and log a from everything that a chain multiplies. Let N = -T of tokens s … e of a leaf, A_s … A_e
+/// = e^{H_s} (I + U N Zᵀ) e^{G_e}, see `HouseholderProducts`; without gates U = Z = W. In what follows queries, keys
+/// and columns that pass through have the gates e^{G_i}, e^{-G_j} and e^{G_e}; gradients of queries and of columns at
+/// the segment's start have e^{H_s}, those of keys at its end e^{G_e}. Columns X that pass through the leaf, X̃ = (I +
+/// U N Zᵀ) X with Y the gradient of X̃, give
 ///
 ///     dN += (UᵀY) (ZᵀX)ᵀ,   dU += Y (N ZᵀX)ᵀ,   dZ += X (Nᵀ UᵀY)ᵀ,   dX = (I + U N Zᵀ)ᵀ Y
 ///
@@ -27,12 +27,12 @@ namespace SYMPOW_NAMESPACE::detail {
 ///
 ///     dP = triu(Nᵀ dN Nᵀ, 1),   dU += Z dP,   dZ += U dPᵀ,   dβ = -diag((I + NP)ᵀ triu(dN) (I + PN)ᵀ)
 ///
-/// Then dw_t = e^{G_t} du_t + e^{-G_t} dz_t, and so of queries and keys. log a_t is a parameter of pairs: of the products
-/// KᵀQ, ZᵀQ, KᵀU and ZᵀU with gradients dX, dG, dC and dP, and of what passes the leaf's ends. d log a_t is the flow
-/// of these through t, see `PairFlows`, a sum without subtractions.
+/// Then dw_t = e^{G_t} du_t + e^{-G_t} dz_t, and so of queries and keys. log a_t is a parameter of pairs: of the
+/// products KᵀQ, ZᵀQ, KᵀU and ZᵀU with gradients dX, dG, dC and dP, and of what passes the leaf's ends. d log a_t is
+/// the flow of these through t, see `PairFlows`, a sum without subtractions.
 ///
-/// There are no divisions by β, and every term has pairs j < t ≤ i only: β_t = 0 makes dw_t = 0 exactly, and a gate of 0
-/// d log a_tc = 0. Allocates d + 500 entries for each of at most 48 tokens, with gates 7 d, and copies of what passes
+/// There are no divisions by β, and every term has pairs j < t ≤ i only: β_t = 0 makes dw_t = 0 exactly, and a gate of
+/// 0 d log a_tc = 0. Allocates d + 500 entries for each of at most 48 tokens, with gates 7 d, and copies of what passes
 /// through.
 template <class S>
 class HouseholderVjp {

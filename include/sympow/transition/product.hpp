@@ -1,5 +1,5 @@
-// Products of transitions: any number of scalar decays, and at most one factor that acts on keys, or channel gates and a
-// Householder chain behind them.
+// Products of transitions: any number of scalar decays, and at most one factor that acts on keys, or channel gates and
+// a Householder chain behind them.
 #pragma once
 
 #include <concepts>
