@@ -65,3 +65,21 @@ TEST_CASE("log gates above 0 are a bias under exponential scores, and refused un
   CHECK_THROWS_AS(attention(Linear{}, ConstantDecay::from_log(.25), Q, K, V), InvalidGate);
   CHECK_THROWS_AS(ConstantDecay::from_log(std::nan("")), InvalidGate);
 }
+
+// Beside logits of 10^20 and more a gate of e^-1000 is lost in a sum, but not between equal ones.
+TEMPLATE_TEST_CASE("a gate decides between equal logits of any size", "[attention]", float, double) {
+  using M = Matrix<TestType>;
+  constexpr int most = std::numeric_limits<TestType>::max_exponent10;
+  for (const int exponent : {4, most / 2, most - 3}) {
+    CAPTURE(exponent);
+    const auto size = static_cast<TestType>(std::pow(10., exponent / 2));
+    const M Q = M::Constant(3, 3, size), K = M::Constant(3, 3, size),
+            V = Eigen::RowVector3d(1, 2, 4).template cast<TestType>();
+    const auto A = decay(Eigen::Vector3d(0, -1000, -1000));
+    CHECK(attention(Exponential{}, A, Q, K, V) == V);
+    const auto g = attention_vjp(Exponential{}, A, VjpCall<TestType, Exponential, Decay>{Q, K, V, V});
+    CHECK(g.Q.allFinite());
+    CHECK(g.K.allFinite());
+    CHECK(g.V.allFinite());
+  }
+}

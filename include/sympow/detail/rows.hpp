@@ -476,22 +476,21 @@ class SoftmaxRows : public SegmentRows<Scalar, F> {
   // The same for logits beyond the digits of packets, one by one in double, beside the key m of the largest score: what
   // all keys that matter have in common rounds nothing.
   void exponentiate_far(Scalar* x, Segment seen, Index i, const WeightedKeys<Scalar>& keys) {
-    const auto log2_of = [&](Index j) {
-      return static_cast<double>(x[j]) * std::numbers::log2e + (keys.exponents[j] - top_);
-    };
     Index m = seen.begin;
+    auto logit = static_cast<double>(x[m]);
+    const auto beside = [&](Index j) {  // differences first: a sum with such a logit loses the gate
+      return (static_cast<double>(x[j]) - logit) * std::numbers::log2e + (keys.exponents[j] - keys.exponents[m]);
+    };
     for (Index j = seen.begin + 1; j < seen.end(); ++j)
-      if (log2_of(j) > log2_of(m) || std::isnan(log2_of(m))) m = j;
-    const auto logit = static_cast<double>(x[m]);
+      if (beside(j) > 0 || std::isnan(logit)) m = j, logit = static_cast<double>(x[j]);
     const ReducedExponent largest = reduced_exponent(std::isfinite(logit) ? logit : 0);
     const double above = largest.whole + (keys.exponents[m] - top_),
                  rest = largest.rest * std::numbers::log2e + static_cast<double>(common_);
     raise(i, reference_ + above + 2);
     const double lower = std::clamp(memory_.levels(n_)[i] - (reference_ + above), -1000.0, 5000.0);
     for (Index j = seen.begin; j < seen.end(); ++j) {
-      const double beside = (static_cast<double>(x[j]) - logit) * std::numbers::log2e +
-                            (keys.exponents[j] - keys.exponents[m]) + static_cast<double>(keys.fractions[j]);
-      x[j] = static_cast<Scalar>(std::exp2(beside + rest - lower - headroom_));  // NaN stays one
+      const double own = beside(j) + static_cast<double>(keys.fractions[j]);
+      x[j] = static_cast<Scalar>(std::exp2(own + rest - lower - headroom_));  // NaN stays one
       memory_.denominators(n_)[i] += x[j];
     }
   }
