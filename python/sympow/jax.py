@@ -400,7 +400,7 @@ def attention(queries: Array, keys: Array, values: Array, *, log_gates: Array | 
     channel_gates [B, T, Hk, d] or [B, T, H, d]: log a ≤ 0 of every channel of a key, as in GLA; not with theta
     householder   [B, T, Hk, d] or [B, T, H, d], of the queries' type: w of A = I - β w wᵀ, as in DeltaNet and PaTH;
                   behind channel gates A = diag(a) (I - β w wᵀ); not with theta, and with a state for power 1 alone
-    strengths     [B, T, Hk] or [B, T, H], only with householder: that β; None: all 1
+    strengths     [B, T, Hk] or [B, T, H], of the heads of householder: that β; None: all 1
     state         what came before; None: nothing
     layout        "bhtd": all of these are [B, H, T, d], gates [B, H, T]
 

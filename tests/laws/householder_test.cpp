@@ -162,6 +162,29 @@ TEST_CASE("PaTH's transition gives the defined rows for softmax and for powers",
         }
 }
 
+// Rows are linear in queries: q·dq = y·dy, though a chain may leave nothing of a key that its own row has seen whole.
+TEMPLATE_TEST_CASE("a key that a chain cancels keeps the gradients of the rows that see it", "[laws]", float, double) {
+  using M = Matrix<TestType>;
+  constexpr Index T = 200;
+  const M one = M::Ones(1, T);
+  for (const double log_gate : {0., -5., -60., -1000.})
+    for (const bool by_channel : {false, true}) {
+      CAPTURE(log_gate, by_channel);
+      const auto check = [&]<class A>(const A& transition) {
+        const VjpCall<TestType, Linear, A> call{.Q = one, .K = one, .V = one, .dY = one};
+        const M Y = attention<Unnormalized>(Linear{}, transition, one, one, one);
+        const auto near = [&](const M& dQ) { return (dQ - Y).cwiseAbs().maxCoeff() <= 1e-5; };
+        CHECK(near(attention_vjp<Unnormalized>(Linear{}, transition, call).Q));
+        CHECK(near(chunked_vjp<Unnormalized>(Linear{}, transition, call).Q));
+      };
+      const auto chain = householder(one, Eigen::VectorXd::Constant(T, .95));
+      if (by_channel)
+        check(channel_decay(Eigen::MatrixXd::Constant(1, T, log_gate)) * chain);
+      else
+        check(decay(Eigen::VectorXd::Constant(T, log_gate)) * chain);
+    }
+}
+
 TEST_CASE("a long chain stays within the rule", "[laws]") {
   for (const double strength : {random_strengths, 1., 2.}) {
     CAPTURE(strength);

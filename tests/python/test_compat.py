@@ -95,6 +95,18 @@ class Compat(unittest.TestCase):
         with self.assertRaisesRegex(sympow.NotBuilt, "gv must be None|gv is"):
             fla.fused_recurrent_gla(q, k, v, g, gv=g)
 
+    def test_what_decays_below_float32_is_0_where_nothing_asks_for_its_state(self):
+        padded = torch.cat([torch.ones(1, 1, 1, 4), torch.zeros(1, 400, 1, 4)], 1)
+        gates, strengths = torch.full((1, 401, 1, 4), -.5), torch.full((1, 401, 1), .5)
+        before = torch.ones(1, 1, 4, 4, requires_grad=True)
+        for state in (None, before):
+            rows, last = fla.chunk_kda(padded, padded, padded, gates, strengths, initial_state=state)
+            self.assertIsNone(last)
+            self.assertTrue(torch.isfinite(rows).all())
+        ones = torch.ones(1, 401, 1, 4)
+        fla.chunk_kda(ones, ones / 2, ones, gates, strengths, initial_state=before)[0][:, -1].sum().backward()
+        self.assertTrue((before.grad == 0).all())
+
     def test_delta_rules(self):
         q, k, v, g = tensors()
         beta = torch.rand(B, T, H, dtype=torch.float64)

@@ -20,15 +20,15 @@ inline void each_state(const StateShape& shape, const auto& visit) {
 }
 
 /// Writes sums, D e and D numbers, and d/2 angles, zeros where there are none. Throws `NotFinite` where the largest
-/// number is beyond the ends of the type: it would be infinite, or all of them would be 0.
+/// number is beyond the ends of the type: it would be infinite, or all of them would be 0, as gradients may be.
 template <class Scalar>
 void write_sums(const Array* sums, const Array* normaliser, const Array* angles, Index b, Index h,
-                detail::StateSums<Scalar> all, const auto& frame) {
+                detail::StateSums<Scalar> all, const auto& frame, bool are_gradients = false) {
   const auto write = [&](const Array& array, auto& x, const auto& with_view) {
     const auto largest = static_cast<double>(x.size() == 0 ? Scalar(0) : x.cwiseAbs().maxCoeff());
     const double exponent = largest > 0 && !all.empty() ? std::log2(largest) + all.exponent() : 0;
     using Limits = std::numeric_limits<Scalar>;
-    if (exponent >= Limits::max_exponent || exponent < Limits::min_exponent - 1)
+    if (exponent >= Limits::max_exponent || (exponent < Limits::min_exponent - 1 && !are_gradients))
       detail::raise<NotFinite>(array.name, ": the state of sequence ", b, " and head ", h, " has numbers up to 2^",
                                exponent, ", which ", name_of(array.element),
                                " cannot hold; sympow_states_save keeps it");
@@ -48,7 +48,8 @@ class StateGradientsOf final : public StateGradients {
       : StateGradients(shape), all(std::move(gradients)) {}
   void read(const Array* sums, const Array* normaliser, const Array* angles) const override {
     each_state(shape(), [&](Index b, Index h, std::size_t n) {
-      write_sums<Scalar>(sums, normaliser, angles, b, h, detail::StateGradientAccess::sums(all[n]), all[n].frame());
+      write_sums<Scalar>(sums, normaliser, angles, b, h, detail::StateGradientAccess::sums(all[n]), all[n].frame(),
+                         true);
     });
   }
 

@@ -232,7 +232,7 @@ class SegmentBackward {
     const WeightedKeys<Scalar> keys = segment.keys();
     RunningLargest levels;
     const auto level_of = [&](Index j) {
-      return is_exponential || keys.norms[j] == Scalar(0) ? log2_zero : keys.exponents[j];
+      return is_exponential || keys.given_norms[j] == Scalar(0) ? log2_zero : keys.exponents[j];
     };
     for (Index i = 0; i < size(); ++i) buffers.levels(size())[i] = levels.over(own_seen(i), level_of);
   }

@@ -34,10 +34,10 @@ def _linear(q: Tensor, k: Tensor, v: Tensor, g: Tensor | None, scale: float | No
     state = None
     if initial_state is not None:  # Z is not read by sums
         state = sympow.torch.State(initial_state, initial_state.new_zeros(initial_state.shape[:3]))
-    rows, last = sympow.torch.attention(
-        q, k, v, log_gates=g, state=state, return_state=True, cu_seqlens=cu_seqlens, power=1, form=form,
+    found = sympow.torch.attention(
+        q, k, v, log_gates=g, state=state, return_state=output_final_state, cu_seqlens=cu_seqlens, power=1, form=form,
         normalisation="unnormalised", scale=q.shape[-1] ** -0.5 if scale is None else scale, **parameters)
-    return rows, last.sums if output_final_state else None
+    return (found[0], found[1].sums) if output_final_state else (found, None)
 
 
 def chunk_simple_gla(q: Tensor, k: Tensor, v: Tensor, g: Tensor | None = None, g_gamma: Tensor | None = None,
@@ -199,8 +199,8 @@ def fused_recurrent_kda(q: Tensor, k: Tensor, v: Tensor, g: Tensor, beta: Tensor
                         use_qk_l2norm_in_kernel: bool = False, cu_seqlens: Tensor | None = None,
                         **kwargs: Any) -> tuple[Tensor, Tensor | None]:
     """The same by the recurrent form."""
-    _refuse("A_log", A_log is not None, "must be None: g are the log gates")
-    _refuse("dt_bias", dt_bias is not None, "must be None: g are the log gates")
+    if A_log is not None or dt_bias is not None:
+        raise sympow.NotBuilt("A_log and dt_bias must be None: g are the log gates")
     return chunk_kda(q, k, v, g, beta, scale, initial_state, output_final_state, use_qk_l2norm_in_kernel, cu_seqlens,
                      form="recurrent")
 
