@@ -12,6 +12,14 @@ using namespace sympow::test;
 
 namespace {
 
+// ⟨H, S A_a … A_b⟩, 0 without a state.
+double passing_by(const auto& transition, Segment s, const Eigen::MatrixXd& state, const Eigen::MatrixXd& adjoint) {
+  if (state.size() == 0) return 0;
+  Eigen::MatrixXd after = state;
+  transition.template apply_to_state<double>(s, after);
+  return after.cwiseProduct(adjoint).sum();
+}
+
 // w, d × T, then β.
 struct Chains {
   static constexpr bool gauged = false;
@@ -31,13 +39,9 @@ struct Chains {
     all << test::flat(g.right().w.template cast<double>()), g.right().beta;
     return all;
   }
-  // ⟨H, S A_a … A_b⟩
   [[nodiscard]] double passing(const Eigen::VectorXd& p, Segment s, const Eigen::VectorXd&,
                                const Eigen::MatrixXd& state, const Eigen::MatrixXd& adjoint) const {
-    if (state.size() == 0) return 0;
-    Eigen::MatrixXd after = state;
-    build(p).template apply_to_state<double>(s, after);
-    return after.cwiseProduct(adjoint).sum();
+    return passing_by(build(p), s, state, adjoint);
   }
   [[nodiscard]] Eigen::VectorXd weights(const Eigen::VectorXd& W, const Eigen::VectorXd&) const {
     Eigen::MatrixXd of_w(d, tokens());
@@ -70,10 +74,7 @@ struct GatedChains : Chains {
   }
   [[nodiscard]] double passing(const Eigen::VectorXd& p, Segment s, const Eigen::VectorXd&,
                                const Eigen::MatrixXd& state, const Eigen::MatrixXd& adjoint) const {
-    if (state.size() == 0) return 0;
-    Eigen::MatrixXd after = state;
-    build(p).template apply_to_state<double>(s, after);
-    return after.cwiseProduct(adjoint).sum();
+    return passing_by(build(p), s, state, adjoint);
   }
   [[nodiscard]] Eigen::VectorXd weights(const Eigen::VectorXd& W, const Eigen::VectorXd& E) const {
     Eigen::VectorXd all(parameters.size());

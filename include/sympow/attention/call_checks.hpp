@@ -164,7 +164,7 @@ void check_call(const TransitionView<Scalar>& transition, std::type_identity_t<M
   if (options.check_finite) {
     check_finite("K", keys);
     check_finite("V", values);
-    check_finite("Q", queries);  // K again where there are none
+    check_finite("Q", queries);  // a call without queries has its keys here
   }
   const Costs& costs = options.costs;
   for (const double cost : {costs.score, costs.segment})

@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <numbers>
 
 #include <sympow/simd/blocks.hpp>
 #include <sympow/simd/exponential.hpp>
@@ -167,10 +166,10 @@ void ChannelDecay<Real>::to_segment_frame(Frame&, Segment segment, Batch<S> quer
 
 template <class Real>
 Index ChannelDecay<Real>::split_point(Segment segment) const {
-  constexpr double min_log_total = -40 * std::numbers::ln2;
   bool is_leaf = true;
-  for_channels(
-      [&](Index first, auto count) { is_leaf = is_leaf && (log_total(segment, first, count) >= min_log_total).all(); });
+  for_channels([&](Index first, auto count) {
+    is_leaf = is_leaf && (log_total(segment, first, count) >= detail::least_divisor_log).all();
+  });
   return is_leaf ? segment.begin : segment.begin + segment.size / 2;
 }
 

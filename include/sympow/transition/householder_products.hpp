@@ -5,11 +5,11 @@
 #include <array>
 #include <iterator>
 #include <memory>
-#include <numbers>
 #include <type_traits>
 #include <vector>
 
 #include <sympow/simd/exponential.hpp>
+#include <sympow/transition/running_gates.hpp>
 #include <sympow/transition/transition.hpp>
 
 namespace SYMPOW_NAMESPACE::detail {
@@ -260,7 +260,6 @@ class HouseholderProducts {
 
 template <class S>
 Index HouseholderProducts<S>::set_leaf(Stored& stored, Index begin, Index most, Exact& U, Exact& Z) {
-  constexpr double min_log_total = -40 * std::numbers::ln2;
   using Wide = typename Exact::Scalar;
   Eigen::VectorXd total = Eigen::VectorXd::Zero(stored.w.rows()), gates(stored.w.rows());
   set_exponential(gates, stored.log_a.col(begin));
@@ -276,7 +275,7 @@ Index HouseholderProducts<S>::set_leaf(Stored& stored, Index begin, Index most, 
     if (++n == most) break;
     total += stored.log_a.col(t + 1);
     set_exponential(gates, total);
-  } while ((total.array() >= min_log_total).all());
+  } while ((total.array() >= least_divisor_log).all());
   return n;
 }
 

@@ -129,13 +129,13 @@ class HouseholderVjp {
     resize_safely(dN_, leaf.size, leaf.size);
     dN_.setZero();
     if (!is_gated()) return;
-    set_copy(U_, U()), set_copy(Z_, Z());
+    copy_resized(U_, U()), copy_resized(Z_, Z());
     resize_safely(through_, U_.rows());
     through_.setZero();
   }
 
   template <class X>
-  static void set_copy(Matrix<S>& copy, const X& x) {
+  static void copy_resized(Matrix<S>& copy, const X& x) {
     resize_safely(copy, x.rows(), x.cols());
     copy = x;
   }
@@ -158,7 +158,7 @@ class HouseholderVjp {
   template <class X, class Y>
   void add_leaf_pass_through(const X& x, const Y& y) {
     if (!is_gated()) return add_inner_pass_through(x, y);
-    set_copy(X_, x), set_copy(Y_, y);
+    copy_resized(X_, x), copy_resized(Y_, y);
     products_.apply_gates_through(leaf_, X_);
     products_.apply_gates_before(leaf_, Y_);
     Coupling{Coupling::channels, X_.rows()}.add_all<S>(through_.data(), 1, X_, Y_);

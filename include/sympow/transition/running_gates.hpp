@@ -11,7 +11,10 @@
 
 namespace SYMPOW_NAMESPACE::detail {
 
-/// x ← x + a, then q ← e^x q and k ← e^-x k, for x in [-40 log 2, 0].
+/// Log 2^-40: sums of log gates down to here are divided by, and beyond it segments are split.
+inline constexpr double least_divisor_log = -40 * std::numbers::ln2;
+
+/// x ← x + a, then q ← e^x q and k ← e^-x k, for x in [`least_divisor_log`, 0].
 ///
 /// For float: 2^n 2^f and 2^-n 2^-f with integer n. One polynomial serves both, split into its even and odd part in f;
 /// a Newton step turns the second into the inverse of the first. Errors: 2.5 u, and 2 u for the inverse; exactly 1 at
