@@ -530,7 +530,10 @@ def _view(name: str, x: np.ndarray | None, is_output: bool = False) -> Tensor | 
 
 def _address_of(x: np.ndarray) -> int:
     """Of the first entry of an array that has a `_view`."""
-    return addressof(c_char.from_buffer(x)) if x.flags.carray and x.nbytes > 0 else x.ctypes.data  # which takes longer
+    try:
+        return addressof(c_char.from_buffer(x))
+    except (TypeError, ValueError, BufferError):  # read-only, with gaps or empty
+        return x.ctypes.data  # which takes longer
 
 
 def _path(path: str | os.PathLike[str]) -> bytes:
@@ -571,7 +574,7 @@ def _choice(name: str, x: Any, names: tuple[Any, ...]) -> int:
 def _rows_like(queries: Any, values: Any) -> np.ndarray:
     """Memory for rows; inputs of which none can be made will be refused."""
     if isinstance(queries, np.ndarray) and isinstance(values, np.ndarray) and queries.ndim == values.ndim == 4:
-        return np.empty((*queries.shape[:3], values.shape[3]), queries.dtype)
+        return np.empty(queries.shape[:3] + values.shape[3:], queries.dtype)
     return np.empty((0, 0, 0, 0), np.float32)
 
 
@@ -761,13 +764,15 @@ class Attention:
         key: list[Any] = []
         arrays = []
         for x in (rows, *inputs):
-            if isinstance(x, np.ndarray):
+            if x is None:
+                key.append(None)
+            elif isinstance(x, np.ndarray):
                 key += type(x), x.shape, x.strides, x.dtype
                 arrays.append(x)
             elif x is not rows and hasattr(type(x), "__dlpack__"):
                 return self._run(call, tuple(map(_array, _INPUT_NAMES, inputs)), state, out)
             else:
-                key.append(x is None)  # anything else has no view
+                key.append(False)  # which has no view
         key.append(isinstance(rows, np.ndarray) and rows.flags.writeable)
         self.run_kept(call, key, map(_address_of, arrays), state, lambda: (
             {name: _view(name, x) for name, x in zip(_INPUT_NAMES, inputs)}, _view("out", rows, True)))

@@ -36,6 +36,7 @@ import sympow
 import torch
 from torch import Tensor, library
 from torch.autograd import forward_ad
+from torch.nn import Parameter
 
 __all__ = ["Diagnostics", "State", "attention", "context_parallel", "copy_slots", "decode", "diagnose", "drop",
            "scaled_dot_product_attention", "state_of"]
@@ -96,7 +97,6 @@ def _view(name: str, x: Tensor | None) -> sympow.Tensor | None:
     return view
 
 
-_PLAIN_TYPES = {Tensor, torch.nn.Parameter}
 _idle = torch._C.DispatchKeySet(torch._C.DispatchKey.BackendSelect) | torch._C.DispatchKeySet(
     torch._C.DispatchKey.ADInplaceOrView)  # the dispatcher's keys of a thread in no mode or transformation
 _IDLE = _idle.raw_repr() if hasattr(_idle, "raw_repr") else None  # None: PyTorch does not say
@@ -112,13 +112,12 @@ def _key_of(tensors: Sequence[Tensor | None]) -> tuple[list[Any], list[int]] | N
         for x in tensors:
             if x is None:
                 key.append(None)
-            elif (type(x) in _PLAIN_TYPES and x.is_cpu and x.layout is torch.strided and not x.is_neg()
-                  and (address := x.data_ptr())):
+            elif (type(x) is Tensor or type(x) is Parameter) and x.is_cpu and not x.is_neg() and (address := x.data_ptr()):
                 key += x.shape, x.stride(), x.dtype
                 addresses.append(address)
             else:
                 return None
-    except RuntimeError:  # of a tensor of tensors
+    except RuntimeError:  # of a tensor of tensors, or of one that is not dense
         return None
     return key, addresses
 
