@@ -16,7 +16,7 @@ q, k, v = (jax.random.normal(key, (B, T, H, d)) for key in keys[:3])
 log_gates = jax.nn.log_sigmoid(jax.random.normal(keys[3], (B, T, H)) + 6)
 
 
-# The place of softmax attention, causal, in linear time; the rows have gradients in all arrays.
+# In place of softmax attention: causal, in linear time. The rows have gradients in all arrays.
 def loss(q, k, v, log_gates):
     rows = sympow.jax.attention(q, k, v, log_gates=log_gates, power=2)
     return (rows ** 2).sum()

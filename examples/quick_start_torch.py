@@ -14,7 +14,7 @@ B, T, H, d = 2, 1024, 4, 32
 q, k, v = (torch.randn(B, T, H, d, requires_grad=True) for _ in range(3))
 log_gates = torch.nn.functional.logsigmoid(torch.randn(B, T, H) + 6)
 
-# The place of softmax attention, causal, in linear time; the rows have gradients.
+# In place of softmax attention: causal, in linear time. The rows have gradients.
 rows, state = sympow.torch.attention(q, k, v, log_gates=log_gates, power=2, return_state=True)
 rows.square().sum().backward()
 

@@ -444,9 +444,17 @@ def _workspace(memory: Tensor | None) -> _Handle:
         return _own.workspace
 
 
+def _kind_of(x: Any) -> str:
+    """A type for errors, with its article, and its module if that is one of ours."""
+    of = type(x)
+    name = f"{of.__module__}.{of.__name__}" if of.__module__.startswith("sympow") else of.__name__
+    return f"{'an' if name[0] in 'aeiouAEIO' else 'a'} {name}"
+
+
 def _check_state(name: str, x: State) -> None:
     if not isinstance(x, State):
-        raise TypeError(f"{name} is a {type(x).__name__}, must be a sympow.State")
+        made = ": state_of makes one of tensors" if type(x).__name__ == "State" else ""
+        raise TypeError(f"{name} is {_kind_of(x)}, must be a sympow.State{made}")
 
 
 class _KeptCall:
@@ -501,9 +509,9 @@ def _array(name: str, x: Any) -> Any:
     try:
         array = np.from_dlpack(x)
     except Exception as error:  # of another package
-        raise InvalidArgument(f"{name} is a {type(x).__name__} that numpy cannot read where it is: {error}") from error
+        raise InvalidArgument(f"{name} is {_kind_of(x)} that numpy cannot read where it is: {error}") from error
     if array.flags.owndata and array.size > 0:
-        raise InvalidArgument(f"{name} is a {type(x).__name__} without memory")
+        raise InvalidArgument(f"{name} is {_kind_of(x)} without memory")
     return array
 
 
@@ -512,7 +520,7 @@ def _view(name: str, x: np.ndarray | None, is_output: bool = False) -> Tensor | 
     if x is None:
         return None
     if not isinstance(x, np.ndarray):
-        raise TypeError(f"{name} is a {type(x).__name__}, must be a numpy array{'' if is_output else ' or have __dlpack__'}")
+        raise TypeError(f"{name} is {_kind_of(x)}, must be a numpy array{'' if is_output else ' or have __dlpack__'}")
     if isinstance(x, np.ma.MaskedArray):
         raise InvalidArgument(f"{name} is a masked array, whose mask no call sees; must be a plain one")
     code, bits = _type_of(name, x.dtype)
@@ -793,7 +801,7 @@ class Attention:
         if d_state is not None and state is None:
             raise InvalidArgument("d_state is given, but no state")
         if d_state is not None and (not isinstance(d_state, tuple) or len(d_state) != len(Sums._fields)):
-            raise TypeError(f"d_state is a {type(d_state).__name__}, must be sympow.Sums")
+            raise TypeError(f"d_state is {_kind_of(d_state)}, must be a sympow.Sums")
         inputs = dict(queries=queries, keys=keys, values=values, log_gates=log_gates, theta=theta, beta=beta,
                       lengths=lengths, channel_gates=channel_gates, householder=householder, strengths=strengths)
         inputs = {name: _array(name, x) for name, x in inputs.items()}
@@ -899,7 +907,7 @@ class State:
     def __init__(self, attention: Attention, batch: int, heads: int, d: int, e: int,
                  dtype: Any = np.float32, *, after: State | None = None) -> None:
         if not isinstance(attention, Attention):
-            raise TypeError(f"attention is a {type(attention).__name__}, must be a sympow.Attention")
+            raise TypeError(f"attention is {_kind_of(attention)}, must be a sympow.Attention")
         self.attention, self.dtype = attention, np.dtype(dtype)
         self.batch, self.heads, self.d, self.e = (
             _number(name, x) for name, x in dict(batch=batch, heads=heads, d=d, e=e).items())
@@ -1138,6 +1146,14 @@ def _exchanged(layout: str, name: str, x: Any) -> Any:
     return np.swapaxes(x, 1, 2) if isinstance(x, np.ndarray) and x.ndim > 2 else x
 
 
+def _in_layout(layout: str, error: SympowError) -> SympowError:
+    """An error of a call that has tokens first, which names the axes that the caller has."""
+    text = str(error)
+    if layout != "bthd" and not text.startswith("theta"):
+        text = re.sub(r"(shape|strides)\[([12])\]", lambda axis: f"{axis[1]}[{3 - int(axis[2])}]", text)
+    return type(error)(text)
+
+
 def attention(queries: np.ndarray, keys: np.ndarray, values: np.ndarray, *, log_gates: np.ndarray | None = None,
               theta: np.ndarray | None = None, beta: np.ndarray | None = None, lengths: np.ndarray | None = None,
               channel_gates: np.ndarray | None = None, householder: np.ndarray | None = None,
@@ -1152,8 +1168,11 @@ def attention(queries: np.ndarray, keys: np.ndarray, values: np.ndarray, *, log_
     _check_gates(layout, log_gates)
     given = dict(queries=queries, keys=keys, values=values, log_gates=log_gates, beta=beta, channel_gates=channel_gates,
                  householder=householder, strengths=strengths, out=out)
-    rows = _attention_of(options)(**{name: _exchanged(layout, name, x) for name, x in given.items()}, theta=theta,
-                                  lengths=lengths, state=state)
+    try:
+        rows = _attention_of(options)(**{name: _exchanged(layout, name, x) for name, x in given.items()}, theta=theta,
+                                      lengths=lengths, state=state)
+    except (ShapeMismatch, InvalidArgument) as error:
+        raise _in_layout(layout, error) from None
     return _exchanged(layout, "rows", rows) if out is None else out
 
 
@@ -1167,8 +1186,11 @@ def diagnose(queries: np.ndarray, keys: np.ndarray, values: np.ndarray, *, log_g
     _check_gates(layout, log_gates)
     given = dict(queries=queries, keys=keys, values=values, log_gates=log_gates, beta=beta, channel_gates=channel_gates,
                  householder=householder, strengths=strengths)
-    found = _attention_of(options).diagnose(**{name: _exchanged(layout, name, x) for name, x in given.items()}, theta=theta,
-                                            lengths=lengths, state=state)
+    try:
+        found = _attention_of(options).diagnose(**{name: _exchanged(layout, name, x) for name, x in given.items()},
+                                                theta=theta, lengths=lengths, state=state)
+    except (ShapeMismatch, InvalidArgument) as error:
+        raise _in_layout(layout, error) from None
     return Diagnostics(*(_exchanged(layout, "rows", x) for x in found))
 
 
@@ -1182,9 +1204,12 @@ def vjp(d_rows: np.ndarray, queries: np.ndarray, keys: np.ndarray, values: np.nd
     _check_gates(layout, log_gates)
     given = dict(queries=queries, keys=keys, values=values, log_gates=log_gates, beta=beta, channel_gates=channel_gates,
                  householder=householder, strengths=strengths)
-    of = _attention_of(options).vjp(
-        _exchanged(layout, "d_rows", d_rows), **{name: _exchanged(layout, name, x) for name, x in given.items()}, theta=theta,
-        lengths=lengths, state=state, d_state=d_state)
+    try:
+        of = _attention_of(options).vjp(
+            _exchanged(layout, "d_rows", d_rows), **{name: _exchanged(layout, name, x) for name, x in given.items()},
+            theta=theta, lengths=lengths, state=state, d_state=d_state)
+    except (ShapeMismatch, InvalidArgument) as error:
+        raise _in_layout(layout, error) from None
     return of._replace(**{name: _exchanged(layout, name, getattr(of, name)) for name in given})
 
 

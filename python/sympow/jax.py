@@ -413,7 +413,10 @@ def attention(queries: Array, keys: Array, values: Array, *, log_gates: Array | 
     """
     arrays = _arrays_of((queries, keys, values, log_gates, theta, beta, lengths, channel_gates, householder, strengths),
                         state, layout, options)
-    rows, *after = _function(sympow._attention_of(options), bool(return_state), layout)(arrays)
+    try:
+        rows, *after = _function(sympow._attention_of(options), bool(return_state), layout)(arrays)
+    except (sympow.ShapeMismatch, sympow.InvalidArgument) as error:
+        raise sympow._in_layout(layout, error) from None
     return (rows, State(*after)) if return_state else rows
 
 
@@ -434,7 +437,10 @@ def diagnose(queries: Array, keys: Array, values: Array, *, log_gates: Array | N
     `attention` does."""
     arrays = _arrays_of((queries, keys, values, log_gates, theta, beta, lengths, channel_gates, householder, strengths),
                         state, layout, options)
-    found = _diagnosis(sympow._attention_of(options))(jax.lax.stop_gradient(_tokens_first(layout, arrays)))
+    try:
+        found = _diagnosis(sympow._attention_of(options))(jax.lax.stop_gradient(_tokens_first(layout, arrays)))
+    except (sympow.ShapeMismatch, sympow.InvalidArgument) as error:
+        raise sympow._in_layout(layout, error) from None
     log_sum, condition, is_degenerate = jnp.moveaxis(found.swapaxes(1, 2) if layout == "bhtd" else found, 3, 0)
     return Diagnostics(log_sum, condition, is_degenerate != 0)
 
@@ -442,11 +448,11 @@ def diagnose(queries: Array, keys: Array, values: Array, *, log_gates: Array | N
 def _arrays_of(inputs: _Arrays, state: State | None, layout: str, options: dict[str, Any]) -> _Arrays:
     """The arrays of a call, by `_NAMES`."""
     if state is not None and not isinstance(state, (tuple, list)):
-        raise TypeError(f"state is a {type(state).__name__}, must be a sympow.jax.State")
+        raise TypeError(f"state is {sympow._kind_of(state)}, must be a sympow.jax.State")
     arrays = *inputs, *(State(None, None) if state is None else State(*state))
     for n, x in enumerate(arrays):
         if not isinstance(x, (Array, np.ndarray)) and (x is not None or n < 3):
-            raise TypeError(f"{_NAMES[n]} is a {type(x).__name__}, must be an array")
+            raise TypeError(f"{_NAMES[n]} is {sympow._kind_of(x)}, must be an array")
     if isinstance(options.get("scale"), jax.core.Tracer):
         raise sympow.InvalidArgument("scale is traced, and would have no gradient: multiply the queries by it")
     sympow._check_layout(layout, inputs[0])

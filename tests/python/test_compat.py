@@ -52,7 +52,7 @@ class Compat(unittest.TestCase):
 
     def test_arguments_without_a_meaning_here(self):
         q, k, v, g = tensors()
-        for name in ("reverse", "use_gate_in_kernel", "nonsense"):
+        for name in ("use_gate_in_kernel", "nonsense"):
             with self.assertRaisesRegex(sympow.NotBuilt, f"{name} is given"):
                 sympow.compat.fla.chunk_simple_gla(q, k, v, g, **{name: True})
         self.close(fla.chunk_simple_gla(q, k, v, g, head_first=False)[0], fla.chunk_simple_gla(q, k, v, g)[0])
@@ -118,7 +118,7 @@ class Compat(unittest.TestCase):
         def expected(q, k, v, g, beta, S):
             return recurrence(unit(q), unit(k), v * beta[..., None], g, K ** -0.5, S, unit(k), beta)
 
-        calls = [lambda *x, f=f: f(*x[:5], initial_state=x[5], output_final_state=True, use_qk_l2norm_in_kernel=True)
+        calls = [lambda *x, f=f: f(*x[:4], beta=x[4], initial_state=x[5], output_final_state=True, use_qk_l2norm_in_kernel=True)
                  for f in (fla.chunk_gated_delta_rule, fla.fused_recurrent_gated_delta_rule)]
         self.close_with_gradients(calls, expected, (q, k, v, g, beta, S))
         channels = torch.nn.functional.logsigmoid(torch.randn(B, T, H, K, dtype=torch.float64))
@@ -126,11 +126,64 @@ class Compat(unittest.TestCase):
                  for f in (fla.chunk_kda, fla.fused_recurrent_kda)]
         self.close_with_gradients(calls, expected, (q, k, v, channels, beta, S))
         for given in (dict(use_gate_in_kernel=True), dict(A_log=g), dict(dt_bias=g)):
-            with self.assertRaises(sympow.NotBuilt):
+            with self.assertRaisesRegex(sympow.InvalidArgument, "A_log"):
                 fla.fused_recurrent_kda(q, k, v, channels, beta, **given)
         for f in (fla.chunk_delta_rule, fla.fused_recurrent_delta_rule):
             self.close(f(q, unit(k), v, beta)[0], recurrence(q, unit(k), v * beta[..., None], torch.zeros_like(g),
                                                              K ** -0.5, torch.zeros_like(S), unit(k), beta)[0])
+        self.close(fla.fused_recurrent_gated_delta_rule(q, unit(k), v, None, channels, None, beta)[0],
+                   fla.chunk_kda(q, unit(k), v, channels, beta)[0])
+        for name, given in (("beta", (g, beta[..., None])), ("beta", (g, beta[:, :5])), ("g", (g[:, :5], beta))):
+            with self.assertRaisesRegex(sympow.ShapeMismatch, rf"{name}: shape is \[2, .*must be \[2, 37, 4\] of \[B, T, HV\]"):
+                fla.chunk_gated_delta_rule(q, k, v, *given)
+        with self.assertRaisesRegex(sympow.ShapeMismatch, r"initial_state: shape is .* of \[N, H, K, V\]"):
+            fla.chunk_gated_delta_rule(q, k, v, g, beta, initial_state=S[:, :, :3])
+
+    def test_delta_rules_of_more_values_than_keys(self):
+        q, k, v, g = tensors(2 * H)
+        q, k = q, torch.nn.functional.normalize(k[:, :, :H], dim=-1)
+        raw, A_log = torch.randn(B, T, 2 * H, dtype=torch.float64), torch.randn(2 * H, dtype=torch.float64)
+        S = torch.randn(B, 2 * H, K, V, dtype=torch.float64)
+        wide, bias = torch.randn(B, T, 2 * H, K, dtype=torch.float64), torch.randn(2 * H * K, dtype=torch.float64)
+
+        def expected(q, k, v, g, raw, S):
+            q, k, beta = q.repeat_interleave(2, 2), k.repeat_interleave(2, 2), 2 * raw.sigmoid()
+            rows, S = recurrence(q, k, v * beta[..., None], g, K ** -0.5, S.transpose(2, 3), k, beta)
+            return rows, S.transpose(2, 3)
+
+        options = dict(use_beta_sigmoid_in_kernel=True, allow_neg_eigval=True, state_v_first=True, output_final_state=True)
+        S = S.transpose(2, 3).contiguous()
+        calls = [lambda q, k, v, g, raw, S, f=f: f(q, k, v, g, beta=raw, initial_state=S, **options)
+                 for f in (fla.chunk_gated_delta_rule, fla.fused_recurrent_gated_delta_rule)]
+        self.close_with_gradients(calls, expected, (q, k, v, g, raw, S))
+        for lower_bound in (None, -5.0):
+            def in_kernel(q, k, v, wide, raw, S, A_log, bias):
+                x = wide + bias.view(2 * H, K)
+                gates = (-A_log.exp()[:, None] * torch.nn.functional.softplus(x) if lower_bound is None
+                         else lower_bound * (A_log.exp()[:, None] * x).sigmoid())
+                return expected(q, k, v, gates, raw, S)
+
+            calls = [lambda q, k, v, wide, raw, S, A_log, bias, f=f: f(
+                q, k, v, wide, raw, A_log=A_log, dt_bias=bias, lower_bound=lower_bound, initial_state=S, use_gate_in_kernel=True,
+                **options) for f in (fla.chunk_kda, fla.fused_recurrent_kda)]
+            self.close_with_gradients(calls, in_kernel, (q, k, v, wide, raw, S, A_log, bias))
+        with self.assertRaisesRegex(sympow.ShapeMismatch, r"v: shape\[2\] is 7, must be a multiple of 4"):
+            fla.chunk_gated_delta_rule(q, k, v[:, :, :7], g[:, :, :7], raw[:, :, :7])
+
+    def test_from_the_last_token_to_the_first(self):
+        q, k, v, g = tensors(batch=1)
+        S = torch.randn(3, H, K, V, dtype=torch.float64)
+        bounds = [0, 9, 9, T]
+        rows, states = fla.fused_recurrent_simple_gla(q, k, v, g, initial_state=S, output_final_state=True, reverse=True,
+                                                      cu_seqlens=torch.tensor(bounds))
+        for n, (begin, end) in enumerate(zip(bounds, bounds[1:])):
+            if begin < end:
+                expected = recurrence(*(x[:, begin:end].flip(1) for x in (q, k, v, g)), K ** -0.5, S[n:n + 1])
+                self.close(rows[:, begin:end], expected[0].flip(1))
+                self.close(states[n:n + 1], expected[1])
+        channels = torch.nn.functional.logsigmoid(torch.randn(1, T, H, K, dtype=torch.float64))
+        self.close(fla.fused_recurrent_gla(q, k, v, channels, reverse=True)[0],
+                   recurrence(*(x.flip(1) for x in (q, k, v, channels)), K ** -0.5, 0 * S[:1])[0].flip(1))
 
     def test_path(self):
         q, k, v, g = tensors()
@@ -142,8 +195,8 @@ class Compat(unittest.TestCase):
             for t in range(T):
                 along = torch.einsum("bshk,bhk->bsh", moved, w[:, t])
                 moved = torch.cat([moved - (beta[:, t, None] * along)[..., None] * w[:, t, None], k[:, t:t + 1]], 1)
-                logits = K ** -0.5 * torch.einsum("bshk,bhk->bhs", moved, q[:, t])
-                logits = logits + (g[:, :t + 1].sum(1, keepdim=True) - g[:, :t + 1].cumsum(1)).transpose(1, 2)
+                logits = torch.einsum("bshk,bhk->bhs", moved, q[:, t])
+                logits = K ** -0.5 * (logits + (g[:, :t + 1].sum(1, keepdim=True) - g[:, :t + 1].cumsum(1)).transpose(1, 2))
                 rows.append(torch.einsum("bhs,bshv->bhv", logits.softmax(-1), v[:, :t + 1]))
             return torch.stack(rows, 1),
 
@@ -171,13 +224,18 @@ class Compat(unittest.TestCase):
     def test_retention_and_linear_attention(self):
         q, k, v, _ = tensors()
         zeros = torch.zeros(B, H, K, V, dtype=torch.float64)
-        gates = (1 - 2.0 ** (-5.0 - torch.arange(H))).log().double().expand(B, T, H)
+        gates = (1 - 2.0 ** (-5.0 - torch.arange(H, dtype=torch.float64))).log().expand(B, T, H)
         for f in (fla.chunk_retention, fla.fused_recurrent_retention, fla.parallel_retention):
-            self.assertTrue(torch.allclose(f(q, k, v)[0], recurrence(q, k, v, gates, K ** -0.5, zeros)[0], rtol=1e-5, atol=1e-6))
+            self.close(f(q, k, v)[0], recurrence(q, k, v, gates, K ** -0.5, zeros)[0])
         for f in (fla.chunk_linear_attn, fla.fused_recurrent_linear_attn):
             self.close(f(q, k, v, normalize=False)[0], recurrence(q, k, v, 0 * gates, K ** -0.5, zeros)[0])
-            with self.assertRaisesRegex(sympow.NotBuilt, "normalize is True"):
-                f(q, k, v)
+            k, S, Z = k.abs(), torch.rand_like(zeros), torch.rand(B, 1, H, K, dtype=torch.float64)
+            rows, S_after = recurrence(q.abs(), k, v, 0 * gates, K ** -0.5, S)
+            denominators = K ** -0.5 * torch.einsum("bthk,bthk->bth", q.abs(), k.cumsum(1) + Z)
+            found, after = f(q.abs(), k, v, initial_state=(S, Z), output_final_state=True, normalize=True)
+            self.close(found, rows / (denominators[..., None] + 1e-10))
+            self.close(after[0], S_after)
+            self.close(after[1], Z + k.sum(1, keepdim=True))
 
     def test_packed_sequences(self):
         q, k, v, g = tensors(batch=1)
@@ -229,6 +287,9 @@ class Compat(unittest.TestCase):
             q, k, v = (x.transpose(1, 2) for x in (q, k, v))
             for given in (dict(is_causal=True), dict(), dict(scale=0.5)):
                 self.close(ours(q, k, v, enable_gqa=heads != H, **given), theirs(q, k, v, enable_gqa=heads != H, **given))
+        self.close(ours(q[0], k[0], v[0], is_causal=True, enable_gqa=True), ours(q, k, v, is_causal=True, enable_gqa=True)[0])
+        with self.assertRaisesRegex(sympow.ShapeMismatch, "query: ndim is 2, must be 4"):
+            ours(q[0, 0], k[0, 0], v[0, 0])
         self.close(ours(q[:, :, :5], k, v, enable_gqa=True), theirs(q[:, :, :5], k, v, enable_gqa=True))
         squares = ours(q, k, v, is_causal=True, enable_gqa=True, scores="power", power=2, log_gates=g.transpose(1, 2))
         self.close(squares.transpose(1, 2), means(*(x.transpose(1, 2) for x in (q, k, v)), g, lambda s, b: (K ** -0.5 * s) ** 2 * b.exp()))

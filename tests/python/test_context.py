@@ -138,6 +138,7 @@ def mistakes(rank):
         "form": call(tensors, form="attention"),
         "scores": call(tensors, scores="exponential"),
         "state": call(tensors, state=None),
+        "mask": call(tensors, mask="full"),
     }
 
 
@@ -441,6 +442,7 @@ class Mistakes(unittest.TestCase):
         "form": ("InvalidArgument", "^options: the attention form has no states"),
         "scores": ("InvalidArgument", "^exponential scores have no embedding"),
         "state": ("TypeError", "^there is no argument state"),
+        "mask": ("InvalidArgument", "^mask is 'full', must be 'causal': a rank sees"),
     }
 
     def test_every_rank_says_so(self):

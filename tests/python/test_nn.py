@@ -120,6 +120,15 @@ class Layers(unittest.TestCase):
         made, x = layer("softmax")
         with self.assertRaises(sympow.InvalidArgument):
             made.step(x)
+        with self.assertRaisesRegex(sympow.ShapeMismatch, r"x: shape is \[\d+, \d+\], must be \[B, T, d_model\]"):
+            made(x[0])
+
+    def test_a_layer_that_was_made_without_memory(self):
+        with torch.device("meta"):
+            made = ConformalSympow(8, 4)
+        made.to_empty(device="cpu")
+        made.load_state_dict(ConformalSympow(8, 4).state_dict())
+        self.assertEqual(made(torch.ones(1, 3, 8)).shape, (1, 3, 8))
 
 
 if __name__ == "__main__":

@@ -1145,14 +1145,14 @@ class Mistakes(unittest.TestCase):
                     d_state=sympow.Sums(odd, odd, None))
         self.refuse(sympow.ShapeMismatch, r"d_rows: shape\[3\] is 1, must be 3", sympow.vjp, odd[..., :1], odd, odd,
                     odd)
-        self.refuse(TypeError, "d_rows is a int", sympow.vjp, 1, odd, odd, odd)
+        self.refuse(TypeError, "d_rows is an int", sympow.vjp, 1, odd, odd, odd)
         self.refuse(ValueError, "d_rows is None", sympow.vjp, None, odd, odd, odd)
 
     def test_states(self):
         batch, attention = Batch(np.float32), attention_of()
         B, _, _, Hk, d, e = batch.sizes
         make = sympow.State
-        self.refuse(TypeError, "attention is a int, must be a sympow.Attention", make, 2, B, Hk, d, e)
+        self.refuse(TypeError, "attention is an int, must be a sympow.Attention", make, 2, B, Hk, d, e)
         self.refuse(sympow.ShapeMismatch, "batch is -1", make, attention, -1, Hk, d, e)
         self.refuse(sympow.TooLarge, "", make, attention, 2**62, 2**62, d, e)
         self.refuse(TypeError, "heads is 2.5, must be an integer", make, attention, B, 2.5, d, e)
@@ -1170,7 +1170,7 @@ class Mistakes(unittest.TestCase):
         self.refuse(ValueError, "sequence is 2, must be at least 0 and below 2", state.tokens, 2)
         self.refuse(ValueError, "from_sequence is 3, must be at least 0 and below 2", state.assign, 0, state, 3)
         self.refuse(ValueError, "from_sequence is -1", state.take, [0, -1])
-        self.refuse(TypeError, "other is a int, must be a sympow.State", state.assign, 0, 1, 0)
+        self.refuse(TypeError, "other is an int, must be a sympow.State", state.assign, 0, 1, 0)
         self.refuse(sympow.ShapeMismatch, "from: d is 2, must be", state.assign, 0, make(attention, B, Hk, 2, e), 0)
         self.refuse(TypeError, "head is 'a', must be an integer", state.tokens, 0, "a")
         self.refuse(TypeError, "", state.save, 3.5)
@@ -1178,7 +1178,7 @@ class Mistakes(unittest.TestCase):
             self.refuse(ValueError, "must not hold a null character", use, "state\0s")
             self.refuse(sympow.BadFile, "nothing", use, b"/nothing/\xff")
         for d_state in (tuple(state.read()[:2]), state.read()[0], ()):
-            self.refuse(TypeError, "d_state is a .*, must be sympow.Sums", attention.vjp, batch.dy, batch.q, batch.k,
+            self.refuse(TypeError, "d_state is a .*, must be a sympow.Sums", attention.vjp, batch.dy, batch.q, batch.k,
                         batch.v, state=state, d_state=d_state)
         arguments = batch.q, batch.k, batch.v
         self.refuse(TypeError, "state is a NoneType, must be a sympow.State", attention.decode, *arguments, None)

@@ -197,8 +197,20 @@ class Derivatives(unittest.TestCase):
     def test_second_derivatives_are_refused(self):
         batch = Batch()
         [dq] = torch.autograd.grad(attention(batch.q, batch.k, batch.v).sum(), batch.q, create_graph=True)
-        with self.assertRaises(RuntimeError):
+        with self.assertRaisesRegex(sympow.NotBuilt, "there are no second derivatives: take differences of gradients"):
             torch.autograd.grad(dq.sum(), batch.q)
+
+    def test_gradients_of_torch_func_are_refused(self):
+        q, k, v = (x.detach() for x in (Batch().q, Batch().k, Batch().v))
+
+        def total(x):
+            return attention(x, k, v).sum()
+
+        for transformed in (torch.func.grad(total), lambda x: torch.func.vjp(total, x), torch.func.jacrev(total),
+                            torch.func.hessian(total), lambda x: torch.func.vmap(torch.func.grad(total))(x[None]),
+                            torch.func.grad(lambda x: torch.func.vmap(total)(x[None]).sum())):
+            with self.assertRaisesRegex(sympow.NotBuilt, "queries is a tensor of torch.func.grad, .* call torch.autograd.grad"):
+                transformed(q)
 
 
 class Scores(unittest.TestCase):
@@ -305,6 +317,10 @@ class Operators(unittest.TestCase):
             layer(x).sum().backward()
         wanted = attention(*(part.float() for part in projected), theta=layer.theta)
         self.assertTrue(torch.equal(rows, wanted))
+        q, k, v = (part.detach() for part in projected)
+        with torch.autocast("cpu", dtype=torch.bfloat16):
+            for mixed in ((q.float(), k, v), (q, k.float(), v.float()), (q, k, v.float())):
+                self.assertTrue(torch.equal(attention(*mixed, theta=layer.theta.detach()), wanted))
         self.assertGreater(layer.theta.grad.abs().max().item(), 0)
 
     def test_programs_have_the_operator(self):
@@ -613,6 +629,23 @@ class Decoding(unittest.TestCase):
             self.assertTrue(torch.equal(sympow.torch.decode(of_q, of_k, of_q, state), wanted[:, t:t + 1]))
         self.assertEqual((state.tokens(), state.dtype), (12, np.float32))
 
+    def test_heads_before_tokens_and_padding(self):
+        batch = Batch(torch.float32)
+        tokens, given = self.piece(batch, 0, 9)
+        lengths = torch.tensor([9, 4])
+        turned, parameters = [x.transpose(1, 2) for x in tokens], {
+            name: x if name == "theta" else x.transpose(1, 2) for name, x in given.items()}
+        state = sympow.torch.state_of(None, *turned, **parameters, layout="bhtd", **self.OPTIONS)
+        rows = sympow.torch.decode(*turned, state, **parameters, lengths=lengths, layout="bhtd")
+        self.assertTrue(torch.equal(rows.transpose(1, 2), attention(*tokens, **given, lengths=lengths, **self.OPTIONS)))
+        self.assertEqual((state.tokens(0), state.tokens(1)), (9, 4))
+        with self.assertRaisesRegex(sympow.ShapeMismatch, r"keys: shape\[2\] is 5, must be 9"):
+            sympow.torch.decode(turned[0], turned[1][:, :, :5], turned[2][:, :, :5], state, layout="bhtd")
+        with self.assertRaisesRegex(sympow.ShapeMismatch, r"keys: shape\[2\] is 5, must be 9"):
+            attention(turned[0], turned[1][:, :, :5], turned[2][:, :, :5], layout="bhtd")
+        with self.assertRaisesRegex(TypeError, "there is no argument powers; options are"):
+            sympow.torch.state_of(None, *tokens, powers=2)
+
     def test_gates_of_query_heads(self):
         batch = Batch(torch.float32, Hg=4)
         wanted = attention(batch.q, batch.k, batch.v, **batch.turning(), **self.OPTIONS)
@@ -647,7 +680,7 @@ class Decoding(unittest.TestCase):
             refuse(TypeError, "keys is a ndarray, must be a tensor", tokens[0], tokens[1].numpy(), tokens[2], state)
             refuse(TypeError, "queries is a NoneType, must be a tensor", None, *tokens[1:], state)
             refuse(TypeError, "values is a NoneType, must be a tensor", *tokens[:2], None, state)
-            refuse(TypeError, "state is a State, must be a sympow.State", *tokens, batch.state)
+            refuse(TypeError, "state is a sympow.torch.State, must be a sympow.State: state_of makes one", *tokens, batch.state)
             refuse(sympow.InvalidArgument, "queries is of torch.int16", tokens[0].short(), *tokens[1:], state)
             refuse(sympow.InvalidArgument, "keys is of torch.float64, must be of torch.float16, as the queries", tokens[0].half(),
                    *tokens[1:], state)

@@ -16,7 +16,7 @@ _RULES = {"linear": (False, False), "gated": (True, False), "delta": (False, Tru
 def _heads(name: str, x: Any, heads: int) -> np.ndarray:
     """[B, T, H D] as [B, T, H, D], of float32 or wider."""
     if not isinstance(x, np.ndarray) or x.dtype.kind != "f":
-        raise TypeError(f"{name} is a {type(x).__name__}, must be an array of floating numbers")
+        raise TypeError(f"{name} is {sympow._kind_of(x)}, must be an array of floating numbers")
     if x.ndim != 3 or heads < 1 or x.shape[2] % heads != 0 or x.shape[2] == 0:
         raise sympow.ShapeMismatch(f"{name} is {list(x.shape)}, must be [B, T, n] with a multiple of its {heads} heads")
     return x.reshape(*x.shape[:2], heads, x.shape[2] // heads)

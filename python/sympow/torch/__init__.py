@@ -149,10 +149,11 @@ def _narrowed(rows: Tensor, queries: Tensor) -> Tensor:
 
 
 def _widened(tensors: Sequence[Tensor | None]) -> list[Tensor | None]:
-    """Halves as float32. Raises `InvalidArgument` unless keys, values and Householder vectors are of the queries' type."""
+    """Halves as float32. Raises `InvalidArgument` unless keys, values and Householder vectors are of the queries' type,
+    which under autocast they need not be."""
     for name in _OF_QUERIES[1:]:
         x = tensors[_TENSOR_NAMES.index(name)]
-        if x is not None and x.dtype != tensors[0].dtype:
+        if x is not None and x.dtype != tensors[0].dtype and not torch.is_autocast_enabled("cpu"):
             raise sympow.InvalidArgument(f"{name} is of {x.dtype}, must be of {tensors[0].dtype}, as the queries")
     return [x.float() if x is not None and x.dtype in _HALVES else x for x in tensors]
 
@@ -366,6 +367,13 @@ def _(d_rows: Tensor, d_sums: Tensor | None, d_normaliser: Tensor | None, d_angl
     return _new_gradients(arguments[:_TENSORS])
 
 
+def _no_second_derivatives(ctx: Any, *cotangents: Tensor) -> Any:
+    raise sympow.NotBuilt("there are no second derivatives: take differences of gradients, or call without create_graph")
+
+
+_attend_vjp.register_autograd(_no_second_derivatives)
+
+
 def _new_rows(tensors: tuple[Tensor | None, ...]) -> Tensor:
     return _memory(tensors[0], _rows_shape(tensors[0], tensors[2]), tensors)
 
@@ -448,11 +456,24 @@ def _check_tensors(tensors: Sequence[Tensor | None]) -> None:
     """Raises `TypeError` for what is no tensor, and `NotBuilt` for tangents, which no operator would carry on."""
     for n, x in enumerate(tensors):
         if (x is not None or n < 3) and not isinstance(x, Tensor):  # queries, keys and values must be there
-            raise TypeError(f"{_TENSOR_NAMES[n]} is a {type(x).__name__}, must be a tensor")
+            raise TypeError(f"{_TENSOR_NAMES[n]} is {sympow._kind_of(x)}, must be a tensor")
     if forward_ad._current_level >= 0:
         for name, x in zip(_TENSOR_NAMES, tensors):
             if x is not None and forward_ad.unpack_dual(x).tangent is not None:
                 raise sympow.NotBuilt(f"{name} has a tangent, and there are no derivatives in forward mode")
+
+
+def _check_transformations(tensors: Sequence[Tensor | None]) -> None:
+    """Raises `NotBuilt` for tensors of `torch.func.grad` and what is made of it; `vmap` may be around them."""
+    functions = torch._C._functorch
+    if not torch.is_grad_enabled() or functions.peek_interpreter_stack() is None:
+        return
+    for name, x in zip(_TENSOR_NAMES, tensors):
+        while x is not None and functions.is_functorch_wrapped_tensor(x):
+            if functions.is_gradtrackingtensor(x):
+                raise sympow.NotBuilt(f"{name} is a tensor of torch.func.grad, vjp, jacrev or hessian, which do not know this "
+                                      "operator: call torch.autograd.grad or backward, or sympow.jax under jax.grad")
+            x = functions.get_unwrapped(x)
 
 
 def _parameters_on_gpu(*parameters: Tensor | None) -> list[Tensor | None]:
@@ -531,12 +552,18 @@ def attention(queries: Tensor, keys: Tensor, values: Tensor, *, log_gates: Tenso
     attention_of = None if torch.compiler.is_compiling() else _attention(options)
     plain = None if attention_of is None or _needs_operator(tensors) else _key_of(tensors)
     if plain is None:
+        if attention_of is not None:
+            _check_transformations(tensors)
         for name, x in zip(_TENSOR_NAMES, tensors):  # the operator would take all for such
             if x is not None and x.device.type == "meta" != queries.device.type:
                 raise sympow.NotBuilt(f"{name} is on the device meta, must be on that of the queries, {queries.device}")
-        rows, *after = torch.ops.sympow.attend(*tensors, return_state, *options)
-    else:  # the same without PyTorch's dispatcher, which takes longer than a token
-        rows, after = _rows_and_state(attention_of, tensors, plain, return_state)
+    try:
+        if plain is None:
+            rows, *after = torch.ops.sympow.attend(*tensors, return_state, *options)
+        else:  # the same without PyTorch's dispatcher, which takes longer than a token
+            rows, after = _rows_and_state(attention_of, tensors, plain, return_state)
+    except (sympow.ShapeMismatch, sympow.InvalidArgument) as error:
+        raise sympow._in_layout(layout, error) from None
     rows = _as_given(rows, queries, layout, sizes)
     return (rows, State(*after)) if return_state else rows
 
@@ -559,8 +586,11 @@ def diagnose(queries: Tensor, keys: Tensor, values: Tensor, *, log_gates: Tensor
     tensors, sizes = _tensors_of((queries, keys, values, log_gates, theta, beta, lengths, channel_gates, householder,
                                   strengths), state, layout, cu_seqlens)
     given = sympow._attention_of(options)._given
-    with torch.no_grad():
-        found = torch.ops.sympow.diagnose(*tensors, *(given[name] for name in _OPTION_NAMES))
+    try:
+        with torch.no_grad():
+            found = torch.ops.sympow.diagnose(*tensors, *(given[name] for name in _OPTION_NAMES))
+    except (sympow.ShapeMismatch, sympow.InvalidArgument) as error:
+        raise sympow._in_layout(layout, error) from None
     log_sum, condition, is_degenerate = _as_given(found, found, layout, sizes).unbind(3)
     return Diagnostics(log_sum, condition, is_degenerate != 0)
 
@@ -569,7 +599,7 @@ def _tensors_of(inputs: tuple[Tensor | None, ...], state: State | None, layout: 
                 cu_seqlens: Tensor | None) -> tuple[list[Tensor | None], list[int] | None]:
     """What an operator takes of a user's tensors, and the sizes of sequences that lie one after the other."""
     if state is not None and not isinstance(state, (tuple, list)):
-        raise TypeError(f"state is a {type(state).__name__}, must be a sympow.torch.State")
+        raise TypeError(f"state is {sympow._kind_of(state)}, must be a sympow.torch.State")
     before = (None,) * 3 if state is None else State(*state)
     tensors, sizes = [*inputs, *before], None
     _check_tensors(tensors)
@@ -581,18 +611,24 @@ def _tensors_of(inputs: tuple[Tensor | None, ...], state: State | None, layout: 
             torch.compiler.is_compiling() or torch.jit.is_tracing()):
         with contextlib.suppress(RuntimeError, TypeError):  # of what is traced or mapped
             sympow._check_gates(layout, inputs[3].detach().numpy(), 2)
-    if layout == "bhtd":
-        for n in _OF_TOKENS:
-            tensors[n] = None if tensors[n] is None else tensors[n].transpose(1, 2)
+    tensors = _tokens_first(layout, tensors)
     if cu_seqlens is not None:
         sizes = _sizes_of(cu_seqlens, tensors[0], tensors[_LENGTHS])
         for n in _OF_TOKENS:
-            tensors[n] = _apart(tensors[n], sizes)
+            tensors[n] = _apart(_TENSOR_NAMES[n], tensors[n], sizes)
         tensors[_LENGTHS] = torch.tensor(sizes, device=queries.device)
     if _is_on_gpu(queries):
         tensors[3:_LENGTHS + 1] = _parameters_on_gpu(*tensors[3:_LENGTHS + 1])
         tensors[_IN_STATE] = _state_on_gpu(State(*before))
     return tensors, sizes
+
+
+def _tokens_first(layout: str, tensors: Sequence[Tensor | None]) -> list[Tensor | None]:
+    """Tensors of a user's layout as an operator takes them. Raises `InvalidArgument` for another layout."""
+    sympow._choice("layout", layout, sympow._LAYOUTS)
+    if layout == "bthd":
+        return [*tensors]
+    return [x if x is None or n not in _OF_TOKENS or x.dim() < 3 else x.transpose(1, 2) for n, x in enumerate(tensors)]
 
 
 def _as_given(rows: Tensor, queries: Tensor, layout: str, sizes: list[int] | None) -> Tensor:
@@ -605,6 +641,8 @@ def _as_given(rows: Tensor, queries: Tensor, layout: str, sizes: list[int] | Non
 
 def _sizes_of(cu_seqlens: Tensor, queries: Tensor, lengths: Tensor | None) -> list[int]:
     """Tokens of the sequences that lie one after the other in a batch of one."""
+    if not isinstance(cu_seqlens, Tensor):
+        raise TypeError(f"cu_seqlens is {sympow._kind_of(cu_seqlens)}, must be a tensor")
     bounds = cu_seqlens.tolist()
     if lengths is not None:
         raise sympow.InvalidArgument("lengths and cu_seqlens are given, must be one of them")
@@ -614,12 +652,12 @@ def _sizes_of(cu_seqlens: Tensor, queries: Tensor, lengths: Tensor | None) -> li
     return [end - begin for begin, end in zip(bounds, bounds[1:])]
 
 
-def _apart(x: Tensor | None, sizes: list[int]) -> Tensor | None:
+def _apart(name: str, x: Tensor | None, sizes: list[int]) -> Tensor | None:
     """Sequences that lie one after the other as a batch, padded."""
     if x is None:
         return None
     if x.shape[1] != sum(sizes):
-        raise sympow.ShapeMismatch(f"shape[1] is {x.shape[1]}, must be {sum(sizes)}, the last of cu_seqlens")
+        raise sympow.ShapeMismatch(f"{name}: shape[1] is {x.shape[1]}, must be {sum(sizes)}, the last of cu_seqlens")
     return torch.nn.utils.rnn.pad_sequence(torch.split(x[0], sizes), batch_first=True)
 
 
@@ -629,8 +667,15 @@ def scaled_dot_product_attention(query: Tensor, key: Tensor, value: Tensor, attn
     """In the place of `torch.nn.functional.scaled_dot_product_attention`, of its layout [B, H, T, d] and its scale d^-1/2.
 
     By default the same softmax attention; `scores="power", power=2`, `log_gates`, `theta` and other options of `attention`
-    make others of it, whose gates and β are [B, H, T]. Raises `NotBuilt` for a mask and for dropout.
+    make others of it, whose gates and β are [B, H, T]. Without B, [H, T, d], it is one sequence. Raises `NotBuilt` for a
+    mask and for dropout.
     """
+    if query.dim() == key.dim() == value.dim() == 3:
+        of_one = (x.unsqueeze(0) for x in (query, key, value))
+        return scaled_dot_product_attention(*of_one, attn_mask, dropout_p, is_causal, scale, enable_gqa, **options).squeeze(0)
+    for name, x in dict(query=query, key=key, value=value).items():
+        if x.dim() != 4:
+            raise sympow.ShapeMismatch(f"{name}: ndim is {x.dim()}, must be 4 of [B, H, T, d], or 3 of all without B")
     if attn_mask is not None or dropout_p != 0:
         raise sympow.NotBuilt("attn_mask must be None and dropout_p 0: there are causal and full masks, and lengths")
     if not enable_gqa and query.shape[1:2] != key.shape[1:2]:
@@ -642,26 +687,28 @@ def scaled_dot_product_attention(query: Tensor, key: Tensor, value: Tensor, attn
 
 
 def state_of(state: State | None, queries: Tensor, keys: Tensor, values: Tensor, *, log_gates: Tensor | None = None,
-             beta: Tensor | None = None, channel_gates: Tensor | None = None, householder: Tensor | None = None,
+             theta: Tensor | None = None, beta: Tensor | None = None, channel_gates: Tensor | None = None,
+             householder: Tensor | None = None, strengths: Tensor | None = None, layout: str = "bthd",
              **options: Any) -> sympow.State:
     """A state in the library for `decode`: it begins with what is in these tensors; None: at the first token.
 
-    Queries, keys and values are any of the model, whose sizes, type and device it has; so are gates and other
-    parameters, which need only be given where they are those of the query heads. The options are those of `attention`.
-    On a GPU it is a `sympow.StateOnDevice` in PyTorch's memory.
+    Queries, keys and values are any of the model, whose sizes, type and device it has. Gates and other parameters need
+    only be given where they are those of the query heads. Options and layout are those of `attention`. On a GPU it is a
+    `sympow.StateOnDevice` in PyTorch's memory.
 
     Raises what `sympow.State` and its `write` do, and `NotFinite`.
     """
     if state is not None and not isinstance(state, (tuple, list)):
-        raise TypeError(f"state is a {type(state).__name__}, must be a sympow.torch.State")
+        raise TypeError(f"state is {sympow._kind_of(state)}, must be a sympow.torch.State")
     before = State(None, None) if state is None else State(*state)
-    tensors = queries, keys, values, log_gates, None, beta, None, channel_gates, householder, None, *before
+    tensors = queries, keys, values, log_gates, theta, beta, None, channel_gates, householder, strengths, *before
     _check_tensors(tensors)
+    queries, keys, values, *_ = tensors = _tokens_first(layout, tensors)
     if _is_on_gpu(queries):
         before = _state_on_gpu(before)
     elif _is_half(queries):
         queries, keys, values, *_ = tensors = _widened(tensors)
-    attention = sympow.Attention(threads=torch.get_num_threads(), **options)
+    attention = sympow._attention_of({"threads": torch.get_num_threads(), **options})
     of_library = _state_of(attention, (*tensors[:len(_INPUT_NAMES)], *before), True)
     if of_library is None:
         raise sympow.InvalidArgument(f"queries are of {queries.dtype} and shape {list(queries.shape)}, must be "
@@ -671,13 +718,13 @@ def state_of(state: State | None, queries: Tensor, keys: Tensor, values: Tensor,
 
 
 def decode(queries: Tensor, keys: Tensor, values: Tensor, state: sympow.State, *, log_gates: Tensor | None = None,
-           theta: Tensor | None = None, beta: Tensor | None = None, channel_gates: Tensor | None = None,
-           householder: Tensor | None = None, strengths: Tensor | None = None, slots: Tensor | None = None,
-           faults: Tensor | None = None) -> Tensor:
+           theta: Tensor | None = None, beta: Tensor | None = None, lengths: Tensor | None = None,
+           channel_gates: Tensor | None = None, householder: Tensor | None = None, strengths: Tensor | None = None,
+           slots: Tensor | None = None, faults: Tensor | None = None, layout: str = "bthd") -> Tensor:
     """Rows y, [B, T, H, e], of a few new tokens, T of them, against a state of `state_of`, which they move on.
 
-    Tensors are those of `attention`, the options those of the state. Rows are those of the recurrent form, whatever the
-    form is. There are no gradients.
+    Tensors and layout are those of `attention`, the options those of the state. Rows are those of the recurrent form,
+    whatever the form is. There are no gradients.
 
     `slots`, on a GPU, [B] of torch.int32: sequence b is sequence slots[b] of the state; if that is negative, b is
     inactive, and its rows are not written. Those that are not negative differ. `faults`, [B] of torch.int32, become 1
@@ -685,8 +732,15 @@ def decode(queries: Tensor, keys: Tensor, values: Tensor, state: sympow.State, *
 
     Raises what `attention` does, and `InvalidArgument` for a tensor that requires a gradient where they are recorded.
     """
-    given = queries, keys, values, log_gates, theta, beta, None, channel_gates, householder, strengths
+    given = queries, keys, values, log_gates, theta, beta, lengths, channel_gates, householder, strengths
     _check_tensors(given)
+    if layout != "bthd":
+        try:
+            rows = decode(*(given := _tokens_first(layout, given))[:3], state, slots=slots, faults=faults,
+                          **dict(zip(_INPUT_NAMES[3:], given[3:])))
+        except (sympow.ShapeMismatch, sympow.InvalidArgument) as error:
+            raise sympow._in_layout(layout, error) from None
+        return rows.transpose(1, 2)
     if recorded := _recorded(given):
         raise sympow.InvalidArgument(f"{recorded} requires a gradient, and decode gives none: call it in torch.no_grad(), "
                                      "or call attention")
@@ -727,9 +781,9 @@ def _slots(indices: Tensor | None, faults: Tensor | None) -> dict[str, sympow.Te
 def _decode_on_device(given: tuple[Tensor | None, ...], state: sympow.StateOnDevice, slots: Tensor | None,
                       faults: Tensor | None) -> Tensor:
     """The same on a GPU."""
-    queries, keys, values, log_gates, theta, beta, *others = given
-    log_gates, theta, beta, _ = _parameters_on_gpu(log_gates, theta, beta, None)
-    inputs = _views((queries, keys, values, log_gates, theta, beta, *others))
+    queries, keys, values, *parameters = given
+    of_tokens = _parameters_on_gpu(*parameters[:4])
+    inputs = _views((queries, keys, values, *of_tokens, *parameters[4:]))
     rows = queries.new_empty(_rows_shape(queries, values))
     has_slots = slots is not None or faults is not None
     state.attention.attend_tensors(inputs, _view("rows", rows), state,

@@ -92,6 +92,8 @@ def _checked(given: tuple[Tensor | None, ...], layout: str,
     of their types and shapes."""
     tensors = _tensors_of(given, None, layout, None)[0][:len(_INPUT_NAMES)]
     attention_of = sympow._attention_of(options)
+    if options.get("mask", "causal") != "causal":
+        raise sympow.InvalidArgument(f"mask is {options['mask']!r}, must be 'causal': a rank sees the tokens of earlier ranks alone")
     attention_of.workspace_bytes(_views(tuple(tensors)))
     of_no_sequence = {name: x if x is None or name == "theta" else x[:0] for name, x in zip(_INPUT_NAMES, tensors)}
     with torch.no_grad():

@@ -48,12 +48,14 @@ class ConformalSympow(nn.Module):
         self.project = nn.Linear(d_model, sum(self._sizes), bias=False)
         self.out = nn.Linear(heads * self.d, d_model, bias=False)
         self.gate_bias = nn.Parameter(torch.full((self.key_heads,), gate_bias)) if logits > 0 else None
-        self._theta = 2 * math.pi * longest ** -(2 * torch.arange(self.d // 2, dtype=torch.float64) / self.d)
+        self._theta = 2 * math.pi * longest ** -(2 * torch.arange(self.d // 2, dtype=torch.float64, device="cpu") / self.d)
         self._options: dict[str, Any] = dict(scores="exponential" if setting == "softmax" else "power", power=power,
                                              pairing="interleaved", scale=self.d ** -0.5)
 
     def _heads(self, x: Tensor) -> tuple[list[Tensor], dict[str, Tensor]]:
         """Queries, keys and values, and what is made of the rest of a token in float64: sums of many need it."""
+        if x.dim() != 3:
+            raise sympow.ShapeMismatch(f"x: shape is {list(x.shape)}, must be [B, T, d_model]")
         *rows, z = self.project(x).split(self._sizes, -1)
         given = {"theta": self._theta.to(x.device)}
         if self.gate_bias is not None:
