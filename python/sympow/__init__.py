@@ -407,7 +407,9 @@ def _before_fork() -> None:
 
 def _after_fork() -> None:
     for handle in list(_handles):
-        if handle.lock.locked():
+        if handle.lock.acquire(blocking=False):
+            handle.lock.release()
+        else:
             handle.lock = _LostLock()
 
 
@@ -416,10 +418,11 @@ if hasattr(os, "register_at_fork"):
 
 
 class _Handle:
-    """What a `create` of the library gives, destroyed with this object. A lock lets one call at a time use it."""
+    """What a `create` of the library gives, destroyed with this object. A lock lets one thread at a time use it, whose
+    handlers of signals run between calls."""
 
     def __init__(self, kind: str, create: str, *arguments: Any) -> None:
-        self.pointer, self.lock = c_void_p(), threading.Lock()
+        self.pointer, self.lock = c_void_p(), threading.RLock()
         self.kept: _KeptCall | None = None  # of states, the last one
         self._destroy = getattr(_lib(), f"sympow_{kind}_destroy")
         _check(getattr(_lib(), f"sympow_{create}")(*arguments, byref(self.pointer)))
@@ -483,9 +486,9 @@ def _locked(**states: State | None) -> Iterator[list[c_void_p | None]]:
         if x is not None:
             _check_state(name, x)
     handles = [None if x is None else x._handle for x in states.values()]
-    with contextlib.ExitStack() as stack:
-        for handle in sorted({x for x in handles if x is not None}, key=id):
-            stack.enter_context(handle.lock)
+    locks = [handle.lock for handle in sorted({x for x in handles if x is not None}, key=id)]
+    first, second = (locks + 2 * [contextlib.nullcontext()])[:2]
+    with first, second:  # which a KeyboardInterrupt leaves, whenever it comes
         yield [None if x is None else x.pointer for x in handles]
 
 
@@ -568,15 +571,18 @@ def _number(name: str, x: Any, bits: int = 64) -> int:
 def _real(name: str, x: Any) -> float:
     try:
         return math.ldexp(x, 0)  # float(x) takes strings
+    except OverflowError:
+        raise TooLarge(f"{name} is {x!r}, no number of 64 bits holds it") from None
     except (TypeError, ValueError):
         raise TypeError(f"{name} is {x!r}, must be a number") from None
 
 
 def _choice(name: str, x: Any, names: tuple[Any, ...]) -> int:
     """The place of a name."""
-    if x not in names:
-        raise InvalidArgument(f"{name} is {x!r}, must be one of {', '.join(map(str, names))}")
-    return names.index(x)
+    try:
+        return names.index(x)
+    except ValueError:
+        raise InvalidArgument(f"{name} is {x!r}, must be one of {', '.join(map(str, names))}") from None
 
 
 def _rows_like(queries: Any, values: Any) -> np.ndarray:
@@ -761,6 +767,8 @@ class Attention:
                       lengths=lengths, channel_gates=channel_gates, householder=householder, strengths=strengths)
         inputs = {name: _array(name, x) for name, x in inputs.items()}
         views = {name: _view(name, x) for name, x in inputs.items()}
+        if queries is None:
+            raise TypeError(f"queries is {_kind_of(queries)}, must be a numpy array or have __dlpack__")
         found = np.empty((*queries.shape[:3], 3))
         self.diagnose_tensors(views, _view("diagnostics", found), state)
         return Diagnostics(found[..., 0], found[..., 1], found[..., 2] != 0)
@@ -837,18 +845,19 @@ class Attention:
         that differ in nothing but `addresses`, those of the rows and of the inputs that are given. Addresses are asked
         for after `views()`, which may refuse the arrays."""
         if state is None:
-            kept, _own.kept = getattr(_own, "kept", None), None  # a handler of signals that calls makes its own
-            if kept is None or kept.of != (call, self, key):
-                kept = _KeptCall(call, self, key, None, *views())
-            kept(addresses)
-            _own.kept = kept
+            self._run_kept(_own, call, key, addresses, None, views)
             return
         _check_state("state", state)
-        handle = state._handle
-        with handle.lock:
-            if handle.kept is None or handle.kept.of != (call, self, key):
-                handle.kept = _KeptCall(call, self, key, handle.pointer, *views())
-            handle.kept(addresses)
+        with state._handle.lock:
+            self._run_kept(state._handle, call, key, addresses, state._handle.pointer, views)
+
+    def _run_kept(self, keeper: Any, call: str, key: list[Any], addresses: Iterable[int], states: c_void_p | None,
+                  views: Callable[[], tuple[dict[str, Tensor | None], Tensor]]) -> None:
+        kept, keeper.kept = getattr(keeper, "kept", None), None  # a handler of signals that calls makes its own
+        if kept is None or kept.of != (call, self, key):
+            kept = _KeptCall(call, self, key, states, *views())
+        kept(addresses)
+        keeper.kept = kept
 
     def attend_tensors(self, inputs: dict[str, Tensor | None], rows: Tensor | None, state: State | None = None, *,
                        call: str = "sympow_attend", memory: Tensor | None = None, stream: int | None = None,
@@ -1024,7 +1033,7 @@ class State:
             _check(_lib().sympow_states_save(self._handle.pointer, _path(path)))
 
     def load(self, path: str | os.PathLike[str]) -> None:
-        """From a file of states of the same sizes, type, power and tail. Raises `BadFile`, and is then as it was."""
+        """From a file of as many states, one a sequence and head, of the same d, e, type, power and tail. Raises `BadFile`, and is then as it was."""
         with _locked(state=self):
             _check(_lib().sympow_states_load(self._handle.pointer, _path(path)))
 

@@ -13,6 +13,8 @@ Log gates are natural logarithms, [B, T, H] or [B, T, Hk]. The scale is 1 unless
 
 from __future__ import annotations
 
+import operator
+import sys
 from typing import Any
 
 import numpy as np
@@ -33,6 +35,12 @@ def dual(system: dict[str, Any]) -> dict[str, Any]:
     return _softmax(**{name: x for name, x in system.items() if name not in ("scores", "power", "normalisation")})
 
 
+def _numbers(name: str, x: Any) -> np.ndarray:
+    if getattr(x, "requires_grad", False):
+        raise InvalidArgument(f"{name} requires a gradient, and would have none: give log gates to mamba2 or fox")
+    return np.asarray(x, np.float64)
+
+
 def _of_heads(queries: Any, log_gates: Any) -> Any:
     """[B, T, H] of one gate per head, or one for all."""
     gates, shape = np.asarray(log_gates, np.float64), tuple(queries.shape[:3])
@@ -41,7 +49,7 @@ def _of_heads(queries: Any, log_gates: Any) -> Any:
     if not (gates <= 0).all():
         raise InvalidArgument(f"log gates of heads are {gates}, must be at most 0")
     if hasattr(queries, "new_tensor"):  # of PyTorch
-        return queries.new_tensor(gates.tolist()).to(queries.dtype).expand(shape)
+        return queries.new_tensor(gates.tolist(), dtype=sys.modules["torch"].float64).expand(shape)
     return np.broadcast_to(gates, shape)
 
 
@@ -57,7 +65,7 @@ def retnet(queries: Any, gamma: Any) -> dict[str, Any]:
     """S_i = γ S_{i-1} + v_i k_iᵀ; γ a number, or one per head, as `retnet_gamma`. Dual: `alibi` with slope -log γ. fla:
     `retention`, whose layer also rotates: add theta and pairing. Source: Retentive Network (2023)."""
     with np.errstate(divide="ignore", invalid="ignore"):
-        return _linear(log_gates=_of_heads(queries, np.log(np.asarray(gamma, np.float64))))
+        return _linear(log_gates=_of_heads(queries, np.log(_numbers("gamma", gamma))))
 
 
 def mamba2(log_gates: Any) -> dict[str, Any]:
@@ -124,7 +132,7 @@ def nope() -> dict[str, Any]:
 def alibi(queries: Any, slopes: Any) -> dict[str, Any]:
     """Logits q·k - m (i - j), m ≥ 0 a number, or one per head, as `alibi_slopes`. Dual of `retnet` with γ = e^-m. Source:
     ALiBi (2021)."""
-    return _softmax(log_gates=_of_heads(queries, -np.asarray(slopes, np.float64)))
+    return _softmax(log_gates=_of_heads(queries, -_numbers("slopes", slopes)))
 
 
 def fox(log_gates: Any) -> dict[str, Any]:
@@ -165,6 +173,6 @@ def alibi_slopes(heads: int) -> np.ndarray:
     that of the next smaller power, then every second slope of the next larger one."""
     if heads < 1:
         raise InvalidArgument(f"heads is {heads}, must be at least 1")
-    n = 2 ** (heads.bit_length() - 1)
+    n = 2 ** (operator.index(heads).bit_length() - 1)
     slopes = [2 ** (-8 * (h + 1) / n) for h in range(n)] + [2 ** (-4 * (2 * h + 1) / n) for h in range(heads - n)]
     return np.array(slopes)

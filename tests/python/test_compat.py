@@ -139,6 +139,16 @@ class Compat(unittest.TestCase):
         with self.assertRaisesRegex(sympow.ShapeMismatch, r"initial_state: shape is .* of \[N, H, K, V\]"):
             fla.chunk_gated_delta_rule(q, k, v, g, beta, initial_state=S[:, :, :3])
 
+    def test_delta_rules_of_halves(self):
+        """Norms are made in float32, and β may be of another type than the values."""
+        for dtype in (torch.float16, torch.bfloat16):
+            q, k, v, g = (x.to(dtype) for x in tensors())
+            beta = torch.rand(B, T, H)
+            wanted = fla.chunk_gated_delta_rule(q, k, v, g, beta, use_qk_l2norm_in_kernel=True)[0]
+            self.assertEqual(wanted.dtype, dtype)
+            found = fla.chunk_gated_delta_rule(256 * q, 256 * k, v, g, beta, use_qk_l2norm_in_kernel=True)[0]
+            torch.testing.assert_close(found, wanted, rtol=1e-2, atol=1e-2)
+
     def test_delta_rules_of_more_values_than_keys(self):
         q, k, v, g = tensors(2 * H)
         q, k = q, torch.nn.functional.normalize(k[:, :, :H], dim=-1)

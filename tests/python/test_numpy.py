@@ -315,13 +315,15 @@ class Rows(unittest.TestCase):
 
     @unittest.skipUnless(hasattr(signal, "setitimer"), "there are no timers")
     def test_a_handler_of_signals_calls(self):
-        """The structs that a call keeps are not those of a call that interrupts it."""
+        """The structs that a call keeps are not those of a call that interrupts it, nor are the locks of states."""
         batch, wrong = Batch(np.float32, T=5, H=2, Hk=2, d=4, e=4), 0
         attention, calls, others = sympow.Attention(), [], 2 * batch.q
         wanted = attention(batch.q, batch.k, batch.v)
+        state, steps = sympow.State(attention, 2, 2, 4, 4), 0
 
         def handler(*_):
             calls.append(attention(others, batch.k, batch.v).sum())
+            attention.decode(others[:, :1], batch.k[:, :1], batch.v[:, :1], state)
             if len(calls) < 500:
                 signal.setitimer(signal.ITIMER_REAL, 2e-4)  # not before this one ends
 
@@ -331,10 +333,42 @@ class Rows(unittest.TestCase):
             while len(calls) < 500:
                 out = np.zeros_like(wanted)  # not memory that holds rows of the call before
                 wrong += not np.array_equal(attention(batch.q, batch.k, batch.v, out=out), wanted)
+                attention.decode(batch.q[:, :1], batch.k[:, :1], batch.v[:, :1], state)
+                steps += 1
         finally:
             signal.setitimer(signal.ITIMER_REAL, 0)
             signal.signal(signal.SIGALRM, before)
-        self.assertEqual(wrong, 0)
+        self.assertEqual((wrong, state.tokens()), (0, steps + len(calls)))
+
+    @unittest.skipUnless(hasattr(signal, "setitimer"), "there are no timers")
+    def test_an_interrupt_leaves_no_lock(self):
+        state, free = sympow.State(sympow.Attention(), 1, 1, 2, 2), []
+
+        def handler(*_):
+            raise KeyboardInterrupt
+
+        def try_lock():
+            free.append(state._handle.lock.acquire(blocking=False))
+            if free[-1]:
+                state._handle.lock.release()
+
+        before = signal.signal(signal.SIGALRM, handler)
+        try:
+            for n in range(300):
+                try:
+                    signal.setitimer(signal.ITIMER_REAL, 1e-4 + n * 1e-7, .02)  # again, as Python ignores one in a destructor
+                    while True:
+                        state.tokens()
+                        state.merge(state)
+                except KeyboardInterrupt:
+                    signal.setitimer(signal.ITIMER_REAL, 0)
+                thread = threading.Thread(target=try_lock)
+                thread.start()
+                thread.join()
+                self.assertTrue(free[-1], f"interrupt {n}")
+        finally:
+            signal.setitimer(signal.ITIMER_REAL, 0)
+            signal.signal(signal.SIGALRM, before)
 
     def test_threads_of_python_share_an_attention(self):
         batch, attention = Batch(np.float32, T=200), attention_of(threads=1)
@@ -1000,14 +1034,25 @@ class States(unittest.TestCase):
     def test_a_child_does_not_wait_for_a_state_that_was_in_use(self):
         x = Batch()
         state, free = (x.state(attention_of(power=2)) for _ in range(2))
-        with state._handle.lock:  # as a call of another thread
-            child = os.fork()
-            if child == 0:
-                try:
-                    state.tokens()
-                except sympow.InterruptedState:
-                    os._exit(0 if free.tokens() == 0 and len(rows_of(x.q, x.k, x.v)) == 2 else 2)
-                os._exit(1)
+        held, done = threading.Event(), threading.Event()
+
+        def hold():  # as a call does
+            with state._handle.lock:
+                held.set()
+                done.wait()
+
+        thread = threading.Thread(target=hold)
+        thread.start()
+        held.wait()
+        child = os.fork()
+        if child == 0:
+            try:
+                state.tokens()
+            except sympow.InterruptedState:
+                os._exit(0 if free.tokens() == 0 and len(rows_of(x.q, x.k, x.v)) == 2 else 2)
+            os._exit(1)
+        done.set()
+        thread.join()
         self.assertEqual(os.waitpid(child, 0)[1], 0)
         self.assertEqual(state.tokens(), 0)
 

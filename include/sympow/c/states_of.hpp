@@ -124,7 +124,11 @@ class StatesOf final : public States {
   void save(const char* path) const override {
     check_all_whole();
     io::OutputFile file("states", path);
-    for (const One& one : all) sympow::save(one, file.open());
+    try {
+      for (const One& one : all) sympow::save(one, file.open());
+    } catch (const InvalidStateFile& error) {
+      detail::raise<InvalidStateFile>(path, ": ", error.what());
+    }
     file.open();
     file.finish();
     file.commit();

@@ -33,8 +33,14 @@ def _refuse(name: str, given: Any, why: str) -> None:
 
 
 def _check_shape(name: str, x: Tensor | None, axes: str, *shape: int) -> None:
+    if x is not None and not isinstance(x, Tensor):
+        raise TypeError(f"{name} is {sympow._kind_of(x)}, must be a tensor")
     if x is not None and tuple(x.shape) != shape:
         raise sympow.ShapeMismatch(f"{name}: shape is {list(x.shape)}, must be {list(shape)} of [{axes}]")
+
+
+def _scale(q: Tensor) -> float:
+    return q.shape[-1] ** -0.5 if q.shape[-1] > 0 else 1.0
 
 
 def _linear(q: Tensor, k: Tensor, v: Tensor, scale: float | None, initial_state: Tensor | None, output_final_state: bool,
@@ -51,15 +57,16 @@ def _linear(q: Tensor, k: Tensor, v: Tensor, scale: float | None, initial_state:
         return rows.flip(1), None if last is None else last.flip(sequences)
     state = None
     if initial_state is not None:
+        if q.dim() == k.dim() == v.dim() == 4:
+            sequences, sizes = q.shape[0] if cu_seqlens is None else len(cu_seqlens) - 1, (k.shape[3], v.shape[3])
+            _check_shape("initial_state", initial_state, "N, H, V, K" if v_first else "N, H, K, V", sequences, k.shape[2],
+                         *(sizes[::-1] if v_first else sizes))
         if v_first:
             initial_state = initial_state.transpose(-1, -2).contiguous()
-        if q.dim() == v.dim() == 4:
-            _check_shape("initial_state", initial_state, "N, H, K, V", q.shape[0] if cu_seqlens is None else len(cu_seqlens) - 1,
-                         k.shape[2], k.shape[3], v.shape[3])
         state = sympow.torch.State(initial_state, initial_state.new_zeros(initial_state.shape[:3]))  # sums read no Z
     found = sympow.torch.attention(
         q, k, v, state=state, return_state=output_final_state, cu_seqlens=cu_seqlens, power=1, form=form,
-        normalisation="unnormalised", scale=q.shape[-1] ** -0.5 if scale is None else scale, **of_tokens)
+        normalisation="unnormalised", scale=_scale(q) if scale is None else scale, **of_tokens)
     if not output_final_state:
         return found, None
     return found[0], found[1].sums.transpose(-1, -2).contiguous() if v_first else found[1].sums
@@ -74,6 +81,7 @@ def chunk_simple_gla(q: Tensor, k: Tensor, v: Tensor, g: Tensor | None = None, g
     if g is not None and g_gamma is not None:
         raise sympow.InvalidArgument("g and g_gamma are given, must be one of them")
     if g_gamma is not None:
+        _check_shape("g_gamma", g_gamma, "H", q.shape[2])
         g = g_gamma.expand(*q.shape[:2], -1)
     return _linear(q, k, v, scale, initial_state, output_final_state, cu_seqlens, form, v_first=state_v_first, reverse=reverse,
                    log_gates=g)
@@ -170,6 +178,12 @@ def fused_recurrent_gla(q: Tensor, k: Tensor, v: Tensor, gk: Tensor | None = Non
                      reverse=reverse)
 
 
+def _unit(x: Tensor) -> Tensor:
+    """x / √(|x|² + 10⁻⁶), at least in float32: squares of halves overflow."""
+    wide = x.to(torch.promote_types(x.dtype, torch.float32))
+    return (wide * torch.rsqrt((wide * wide).sum(-1, keepdim=True) + 1e-6)).to(x.dtype)
+
+
 def _delta(q: Tensor, k: Tensor, v: Tensor, g: Tensor | None, beta: Tensor | None, scale: float | None,
            initial_state: Tensor | None, output_final_state: bool, cu_seqlens: Tensor | None, form: str, *, v_first: bool = False,
            unit: bool = False, sigmoid: bool = False, twice: bool = False, activates: bool = False, A_log: Tensor | None = None,
@@ -188,7 +202,7 @@ def _delta(q: Tensor, k: Tensor, v: Tensor, g: Tensor | None, beta: Tensor | Non
                  *(k.shape[3:] if g is not None and g.dim() == 4 else ()))
     _check_shape("beta", beta, "B, T, HV", *v.shape[:3])
     if unit:
-        q, k = (x * torch.rsqrt((x * x).sum(-1, keepdim=True) + 1e-6) for x in (q, k))
+        q, k = _unit(q), _unit(k)
     if beta is None:
         beta = torch.ones_like(v[..., 0])
     elif sigmoid:
@@ -204,7 +218,7 @@ def _delta(q: Tensor, k: Tensor, v: Tensor, g: Tensor | None, beta: Tensor | Non
     elif A_log is not None or dt_bias is not None:
         raise sympow.InvalidArgument("A_log and dt_bias are given, must be None without use_gate_in_kernel")
     gates = {"log_gates" if g is None or g.dim() == 3 else "channel_gates": g}
-    return _linear(q, k, v * beta.unsqueeze(-1), scale, initial_state, output_final_state, cu_seqlens, form, v_first=v_first,
+    return _linear(q, k, (v * beta.unsqueeze(-1)).to(v.dtype), scale, initial_state, output_final_state, cu_seqlens, form, v_first=v_first,
                    householder=k, strengths=beta, **gates)
 
 
@@ -291,7 +305,7 @@ def parallel_path_attention(q: Tensor, k: Tensor, v: Tensor, w: Tensor, beta: Te
 
     Logits are scale (q·k + Σ g): the log gates g, [B, T, HQ], are scaled, as there."""
     _refuse("use_cache", use_cache, "must be False: keys are not kept")
-    scale = q.shape[-1] ** -0.5 if scale is None else scale
+    scale = _scale(q) if scale is None else scale
     return sympow.torch.attention(q, k, v, log_gates=None if g is None else scale * g, householder=w, strengths=beta,
                                   scores="exponential", form="attention", cu_seqlens=cu_seqlens, scale=scale), None
 
@@ -303,7 +317,7 @@ def parallel_forgetting_attn(q: Tensor, k: Tensor, v: Tensor, g: Tensor, scale: 
                              window_size: int | None = None, cu_seqlens: Tensor | None = None) -> Tensor:
     """FoX, softmax attention with log gates g, [B, T, HQ] or [B, T, H], over the last `window_size` tokens or all."""
     return sympow.torch.attention(q, k, v, log_gates=g, scores="exponential", form="attention", cu_seqlens=cu_seqlens,
-                                  window=0 if window_size is None else window_size, scale=q.shape[-1] ** -0.5 if scale is None else scale)
+                                  window=0 if window_size is None else window_size, scale=_scale(q) if scale is None else scale)
 
 
 def _refuses_others(function: Callable[..., Any]) -> Callable[..., Any]:

@@ -15,7 +15,7 @@ _RULES = {"linear": (False, False), "gated": (True, False), "delta": (False, Tru
 
 def _heads(name: str, x: Any, heads: int) -> np.ndarray:
     """[B, T, H D] as [B, T, H, D], of float32 or wider."""
-    if not isinstance(x, np.ndarray) or x.dtype.kind != "f":
+    if not isinstance(x, np.ndarray) or isinstance(x, np.ma.MaskedArray) or x.dtype.kind != "f":
         raise TypeError(f"{name} is {sympow._kind_of(x)}, must be an array of floating numbers")
     if x.ndim != 3 or heads < 1 or x.shape[2] % heads != 0 or x.shape[2] == 0:
         raise sympow.ShapeMismatch(f"{name} is {list(x.shape)}, must be [B, T, n] with a multiple of its {heads} heads")
@@ -42,16 +42,15 @@ def linear_attention(query: np.ndarray, key: np.ndarray, value: np.ndarray, past
     Scale 0 is d^-1/2. Sums are made in float32, or in float64 if the query is; `chunk_size` changes no result but by
     rounding. Raises what `sympow.attention` raises.
     """
-    gates, corrects = _RULES.get(update_rule, (None, None))
-    if gates is None:
-        raise sympow.InvalidArgument(f"update_rule is {update_rule!r}, must be one of {', '.join(_RULES)}")
+    gates, corrects = [*_RULES.values()][sympow._choice("update_rule", update_rule, (*_RULES,))]
+    q_num_heads, kv_num_heads = sympow._number("q_num_heads", q_num_heads), sympow._number("kv_num_heads", kv_num_heads)
     for name, x, is_used in (("decay", decay, gates), ("beta", beta, corrects)):
         if (x is not None) != is_used:
             raise sympow.InvalidArgument(f"update_rule is {update_rule!r}, so {name} must {'' if is_used else 'not '}be given")
     q, k, v = (_heads(name, x, heads) for name, x, heads in (
         ("query", query, q_num_heads), ("key", key, kv_num_heads), ("value", value, kv_num_heads)))
     dtype = query.dtype
-    wide = np.float64 if dtype == np.float64 else np.float32
+    wide = np.float64 if dtype.itemsize == 8 else np.float32
     q, k, v = (x.astype(wide, copy=False) for x in (q, k, v))
     B, T, Hk, d = k.shape
     _check_tokens("value", value, key.shape, (value.shape[2],))
@@ -74,6 +73,8 @@ def linear_attention(query: np.ndarray, key: np.ndarray, value: np.ndarray, past
     attention = sympow.Attention(**options, form="chunked", chunk=chunk_size, scale=scale or d ** -0.5)
     state = sympow.State(attention, B, Hk, d, v.shape[3], wide)
     if past_state is not None:
+        if not isinstance(past_state, np.ndarray) or isinstance(past_state, np.ma.MaskedArray) or past_state.dtype.kind != "f":
+            raise TypeError(f"past_state is {sympow._kind_of(past_state)}, must be an array of floating numbers")
         state.write(np.ascontiguousarray(past_state, wide), np.zeros((B, Hk, d), wide))
     rows = attention(q, k, v, state=state, **system)
     return (rows.reshape(*query.shape[:2], q_num_heads * v.shape[3]).astype(dtype, copy=False),

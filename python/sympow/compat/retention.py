@@ -22,7 +22,7 @@ def power_retention(Q: Tensor, K: Tensor, V: Tensor, log_G: Tensor | None = None
     """
     if sum_of_keys is not None or original_t is not None:
         raise sympow.NotBuilt("sum_of_keys and original_t must be None: a state holds its sum of keys")
-    if deg % 2 != 0:
+    if sympow._number("deg", deg) % 2 != 0:
         raise sympow.InvalidArgument(f"deg is {deg}, must be even")
     keeps = return_final_state or initial_state is not None
     return sympow.torch.attention(

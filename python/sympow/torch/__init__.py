@@ -613,6 +613,8 @@ def _tensors_of(inputs: tuple[Tensor | None, ...], state: State | None, layout: 
             sympow._check_gates(layout, inputs[3].detach().numpy(), 2)
     tensors = _tokens_first(layout, tensors)
     if cu_seqlens is not None:
+        if torch._C._functorch.peek_interpreter_stack() is not None:
+            raise sympow.NotBuilt("cu_seqlens is given under vmap, which it cannot: pad the sequences and give lengths")
         sizes = _sizes_of(cu_seqlens, tensors[0], tensors[_LENGTHS])
         for n in _OF_TOKENS:
             tensors[n] = _apart(_TENSOR_NAMES[n], tensors[n], sizes)
@@ -643,6 +645,9 @@ def _sizes_of(cu_seqlens: Tensor, queries: Tensor, lengths: Tensor | None) -> li
     """Tokens of the sequences that lie one after the other in a batch of one."""
     if not isinstance(cu_seqlens, Tensor):
         raise TypeError(f"cu_seqlens is {sympow._kind_of(cu_seqlens)}, must be a tensor")
+    if cu_seqlens.dim() != 1 or cu_seqlens.dtype not in (torch.int32, torch.int64) or len(cu_seqlens) < 2:
+        raise sympow.InvalidArgument(f"cu_seqlens is {cu_seqlens.tolist()} of {cu_seqlens.dtype}, must be N + 1 numbers of "
+                                     "torch.int32 or torch.int64, N ≥ 1")
     bounds = cu_seqlens.tolist()
     if lengths is not None:
         raise sympow.InvalidArgument("lengths and cu_seqlens are given, must be one of them")
@@ -741,6 +746,8 @@ def decode(queries: Tensor, keys: Tensor, values: Tensor, state: sympow.State, *
         except (sympow.ShapeMismatch, sympow.InvalidArgument) as error:
             raise sympow._in_layout(layout, error) from None
         return rows.transpose(1, 2)
+    if torch._C._functorch.peek_interpreter_stack() is not None:
+        raise sympow.NotBuilt("decode is called under vmap or torch.func, which it cannot: its state has the sequences")
     if recorded := _recorded(given):
         raise sympow.InvalidArgument(f"{recorded} requires a gradient, and decode gives none: call it in torch.no_grad(), "
                                      "or call attention")
