@@ -421,7 +421,8 @@ SYMPOW_API sympow_status sympow_states_of_arrays(sympow_states* states, const sy
                                                  void* stream);
 
 /// Files: the states of `sympow/attention/state_file.hpp` one after the other, b Hs + h, as sympow-attend writes them.
-/// `load` takes as many states, B Hs of them, of the same d, e, type, power and tail, and leaves them as they were if it fails.
+/// `load` takes as many states, B Hs of them, of the same d, e, type, power and tail, and leaves them as they were if
+/// it fails.
 SYMPOW_API sympow_status sympow_states_save(const sympow_states* states, const char* path);
 /// The other way.
 SYMPOW_API sympow_status sympow_states_load(sympow_states* states, const char* path);
