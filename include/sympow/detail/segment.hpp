@@ -235,6 +235,9 @@ class LoadedSegment {
       (*panel)(most);
   }
 
+  /// Ends segments before scalar gates leave less than 2^-log2 of their first key, as well.
+  void limit_decay(double log2) { most_decay_ = is_exponential ? -log2_zero : log2 * std::numbers::ln2; }
+
   /// Loads the gates of a range and ends it before the next gate of 0. Returns whether its own first gate is 0:
   /// nothing before is seen then.
   bool load_gates(Segment range) {
@@ -243,8 +246,9 @@ class LoadedSegment {
     transition_.log_decays(range, gates);
     resets_ = range.size > 0 && gates[0] == closed;
     if (resets_) gates[0] = 0;
+    double decayed = 0;
     for (Index i = 1; i < range.size; ++i)
-      if (gates[i] == closed) range.size = i;
+      if (decayed -= gates[i]; decayed > most_decay_ || gates[i] == closed) range.size = i;
     range_ = range;
     if (!is_exponential && transition_.key_action() == KeyAction::scale) cut_fast_channels();
     return resets_;
@@ -501,6 +505,7 @@ class LoadedSegment {
   Segment range_;
   Index first_row_ = 0, rows_ = 0, keys_ = 0;
   bool resets_ = false, weighs_zero_keys_ = false;
+  double most_decay_ = -log2_zero;
   const Scalar* values_ = nullptr;
   Index value_rows_ = 0, value_stride_ = 0;
   double heaviest_ = log2_zero;

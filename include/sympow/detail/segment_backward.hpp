@@ -76,6 +76,9 @@ template <class Scalar, FeatureMap F>
 class SegmentBackward {
   static constexpr bool is_embedded = F::score == Score::embedded, is_exponential = F::score == Score::exponential;
   static constexpr double most_apart = KeyScales<Scalar>::most_apart, band_width = 2 * most_apart;
+  // Far below the least number: gradients of a transition's vectors are larger the shorter these are.
+  static constexpr double least_number =
+      std::numeric_limits<Scalar>::min_exponent - std::numeric_limits<Scalar>::digits - std::numeric_limits<Scalar>::max_exponent;
 
  public:
   /// With φ of an embedded score, or by the slopes of its closed form.
@@ -386,8 +389,8 @@ class SegmentBackward {
                ? 0
                : std::max(0., std::floor((L - segment.keys().exponents[j]) / band_width));
   }
-  // The next band of keys that the rows of a pass see; infinity: there is none. A key may be lighter by any number of
-  // bands, as random features of long keys are.
+  // The next band of keys that the rows of a pass see; infinity: there is none whose gradients are numbers. A key may be
+  // lighter by any number of bands, as random features of long keys are.
   [[nodiscard]] double next_band(const Pass& pass, double L) {
     Index seen = 0;
     double next = -log2_zero;
@@ -395,7 +398,17 @@ class SegmentBackward {
       if (buffers.passes(size())[i] == pass.number) seen = std::min(i + 1, keys_.size);
     for (Index j = 0; j < seen; ++j)
       if (const double band = band_of(j, L); band > pass.band) next = std::min(next, band);
-    return next;
+    const bool ends = !std::isinf(next) && pass.H + L - band_width * next + largest_gradient() < least_number;
+    return ends ? -log2_zero : next;
+  }
+  // The exponent beside 2^{H + L} of any gradient of own pairs.
+  [[nodiscard]] double largest_gradient() {
+    if constexpr (is_embedded) return -log2_zero;  // features have any length
+    double shortest = 0;
+    for (const double* lengths : {segment.queries().lengths, segment.keys().lengths})
+      for (Index i = 0; i < size(); ++i)
+        if (lengths[i] != log2_zero) shortest = std::min(shortest, lengths[i]);
+    return std::log2(static_cast<double>(buffers.d_logits(size(), size()).cwiseAbs().maxCoeff())) - shortest;
   }
 
   void take_pass(Pass pass, const Frame& start) {
