@@ -1,6 +1,6 @@
 // Every identity over the rational numbers is one of a proposition, and comes out as that is expected.
 #include <sympow/verify/report_table.hpp>
-#include "identities/all_identities.hpp"
+#include "exact_decisions.hpp"
 #include "propositions/groups.hpp"
 
 #include <algorithm>
@@ -23,17 +23,17 @@ TEST_CASE("every identity is decided exactly and as its proposition is expected"
     group.decide(ledger, 1);
     for (const Proposition& p : ledger.propositions()) known[p.id] = p;
   }
-  const Identities all = all_identities();
+  const std::vector<ExactDecision> all = exact_decisions();
   Counts counts;
-  for (const Identity& one : all.all()) {
+  for (const ExactDecision& one : all) {
     CAPTURE(one.id);
     REQUIRE(known.count(one.id) == 1);
     Proposition p = known[one.id];
     REQUIRE(!p.decision.is_made());  // none twice
     REQUIRE((p.kind == Kind::erratum) == static_cast<bool>(one.corrected));
     for (std::uint64_t seed = 1; seed <= 2; ++seed) {
-      p.decision = decide_exactly(one.statement, seed);
-      if (one.corrected) p.corrected.decision = decide_exactly(one.corrected, seed);
+      p.decision = one.statement(seed);
+      if (one.corrected) p.corrected.decision = one.corrected(seed);
       CAPTURE(seed, p.decision.counterexample, p.corrected.decision.counterexample);
       REQUIRE(p.as_expected());
       REQUIRE(p.decision.refuted == (p.kind != Kind::statement));
@@ -48,6 +48,6 @@ TEST_CASE("every identity is decided exactly and as its proposition is expected"
     counts.add(p);
   }
   REQUIRE(counts.unexpected() == 0);
-  REQUIRE(counts.decided[0] + counts.decided[1] == static_cast<int>(all.all().size()));
+  REQUIRE(counts.decided[0] + counts.decided[1] == static_cast<int>(all.size()));
   REQUIRE(counts.decided[1] > 0);
 }

@@ -87,9 +87,16 @@ struct State {
     if (S.size() == 0)
       S = Matrix<Scalar>::Zero(x.V.rows() + 1, written.size());
     else
-      S = (A.decay(t) * (S * feature.lifted(Matrix<Scalar>(A.key_matrix(t, k.size()))))).eval();
+      S = (A.decay(t) * moved(feature, A.key_matrix(t, k.size()))).eval();
     S.topRows(x.V.rows()) += x.V.col(t) * written.transpose();
     S.row(x.V.rows()) += written.transpose();
+  }
+
+  /// S L(M), without a lift that is the identity, as that of gates is.
+  template <class Feature>
+  [[nodiscard]] Matrix<Scalar> moved(const Feature& feature, const Matrix<Scalar>& M) const {
+    if (M == Matrix<Scalar>::Identity(M.rows(), M.cols())) return S;
+    return S * feature.lifted(M);
   }
 
   /// [S φ(q); Z φ(q)].
