@@ -77,7 +77,8 @@ class ChunkedBackward {
     auto& gauge = states.adjoint.gauge;
     if (segments_.action() == KeyAction::turn && gauge.size() != segments_.flows_through())
       gauge.setZero(segments_.flows_through());
-    if (!call.options.mask.is_full) segments_.segment.limit_decay(KeyScales<Scalar>::most_apart);  // one pass for all rows
+    if (!call.options.mask.is_full)
+      segments_.segment.limit_decay(KeyScales<Scalar>::most_apart);  // one pass for all rows
     auto& ranges = call.buffers.segments;
     ranges.clear();
     for (Index t = 0; t < tokens_; t = ranges.back().end()) {

@@ -77,8 +77,9 @@ class SegmentBackward {
   static constexpr bool is_embedded = F::score == Score::embedded, is_exponential = F::score == Score::exponential;
   static constexpr double most_apart = KeyScales<Scalar>::most_apart, band_width = 2 * most_apart;
   // Far below the least number: gradients of a transition's vectors are larger the shorter these are.
-  static constexpr double least_number =
-      std::numeric_limits<Scalar>::min_exponent - std::numeric_limits<Scalar>::digits - std::numeric_limits<Scalar>::max_exponent;
+  static constexpr double least_number = std::numeric_limits<Scalar>::min_exponent -
+                                         std::numeric_limits<Scalar>::digits -
+                                         std::numeric_limits<Scalar>::max_exponent;
 
  public:
   /// With φ of an embedded score, or by the slopes of its closed form.
