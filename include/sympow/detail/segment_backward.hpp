@@ -390,8 +390,8 @@ class SegmentBackward {
                ? 0
                : std::max(0., std::floor((L - segment.keys().exponents[j]) / band_width));
   }
-  // The next band of keys that the rows of a pass see; infinity: there is none whose gradients are numbers. A key may be
-  // lighter by any number of bands, as random features of long keys are.
+  // The next band of keys that the rows of a pass see; infinity: there is none whose gradients are numbers. A key may
+  // be lighter by any number of bands, as random features of long keys are.
   [[nodiscard]] double next_band(const Pass& pass, double L) {
     Index seen = 0;
     double next = -log2_zero;
