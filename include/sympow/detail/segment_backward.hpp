@@ -406,10 +406,13 @@ class SegmentBackward {
   [[nodiscard]] double largest_gradient() {
     if constexpr (is_embedded) return -log2_zero;  // features have any length
     double shortest = 0;
-    for (const double* lengths : {segment.queries().lengths, segment.keys().lengths})
-      for (Index i = 0; i < size(); ++i)
-        if (lengths[i] != log2_zero) shortest = std::min(shortest, lengths[i]);
-    return std::log2(static_cast<double>(buffers.d_logits(size(), size()).cwiseAbs().maxCoeff())) - shortest;
+    Scalar largest = 0;
+    for (Index i = 0; i < size(); ++i) {
+      for (const double length : {segment.queries().lengths[i], segment.keys().lengths[i]})
+        if (length != log2_zero) shortest = std::min(shortest, length);
+      largest = std::max(largest, buffers.d_logits(size(), size()).col(i).head(i + 1).cwiseAbs().maxCoeff());
+    }
+    return std::log2(static_cast<double>(largest)) - shortest;
   }
 
   void take_pass(Pass pass, const Frame& start) {
