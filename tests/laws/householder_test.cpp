@@ -13,6 +13,7 @@
 #include <sympow/transition/rotary.hpp>
 #include <sympow/verify/laws.hpp>
 
+#include <ctime>
 #include <sstream>
 
 using namespace sympow;
@@ -183,6 +184,25 @@ TEMPLATE_TEST_CASE("a key that a chain cancels keeps the gradients of the rows t
       else
         check(decay(Eigen::VectorXd::Constant(T, log_gate)) * chain);
     }
+}
+
+TEST_CASE("gradients of a chain take as long under strong gates as under weak ones", "[laws]") {
+  using M = Matrix<float>;
+  constexpr Index d = 16, T = 192;
+  Random random(3);
+  const M X = random.matrix<float>(d, T), W = random.matrix<float>(d, T).colwise().normalized();
+  const auto time_of = [&](double log_gate) {
+    const auto transition = decay(Eigen::VectorXd::Constant(T, log_gate)) * householder(W, Eigen::VectorXd::Ones(T));
+    const VjpCall<float, Linear, decltype(transition)> call{.Q = X, .K = X, .V = X, .dY = X};
+    std::clock_t best = std::numeric_limits<std::clock_t>::max();
+    for (int n = 0; n < 3; ++n) {
+      const std::clock_t begin = std::clock();
+      CHECK(chunked_vjp<Unnormalized>(Linear{}, transition, call).Q.allFinite());
+      best = std::min(best, std::clock() - begin);
+    }
+    return static_cast<double>(best);
+  };
+  CHECK(time_of(-10) <= 10 * time_of(-.01));  // 200 times where a segment's keys are taken one by one
 }
 
 TEST_CASE("a long chain stays within the rule", "[laws]") {
