@@ -258,14 +258,16 @@ def _state_of(attention: sympow.Attention, tensors: tuple[Tensor | None, ...],
 def _run(call: str, attention: sympow.Attention, tensors: Sequence[Tensor | None],
          plain: tuple[list[Any], list[int]] | None, state: sympow.State | None) -> Tensor:
     """Rows of `sympow_attend` or `sympow_decode`; `plain` is the `_key_of` these tensors."""
-    inputs, rows = tensors[:len(_INPUT_NAMES)], _new_rows(tensors)
+    inputs = tensors[:len(_INPUT_NAMES)]
     if plain is None:
-        views = _views(inputs)
+        views, rows = _views(inputs), _new_rows(tensors)
         kind = "decode" if call == "sympow_decode" else "attend" if state is None else "prefill"
         attention.attend_tensors(views, _view("rows", rows), state, call=call,
                                  **_on_stream(attention, inputs[0], views, kind))
     else:
         key, addresses = plain  # of states, too, behind those of the inputs
+        q, v = key[0], key[6]  # shapes
+        rows = tensors[0].new_empty(*((q[0], q[1], q[2], v[3]) if len(q) == len(v) == 4 else (0, 0, 0, 0)))
         attention.run_kept(call, key, [rows.data_ptr(), *addresses], state,
                            lambda: (_views(inputs), _view("rows", rows)))
     return rows
@@ -738,7 +740,11 @@ def decode(queries: Tensor, keys: Tensor, values: Tensor, state: sympow.State, *
     Raises what `attention` does, and `InvalidArgument` for a tensor that requires a gradient where they are recorded.
     """
     given = queries, keys, values, log_gates, theta, beta, lengths, channel_gates, householder, strengths
-    _check_tensors(given)
+    plain = None if forward_ad._current_level >= 0 or queries is None or keys is None or values is None else _key_of(given)
+    if plain is None:  # what follows is true of plain tensors
+        _check_tensors(given)
+        if torch._C._functorch.peek_interpreter_stack() is not None:
+            raise sympow.NotBuilt("decode is called under vmap or torch.func, which it cannot: its state has the sequences")
     if layout != "bthd":
         try:
             rows = decode(*(given := _tokens_first(layout, given))[:3], state, slots=slots, faults=faults,
@@ -746,8 +752,6 @@ def decode(queries: Tensor, keys: Tensor, values: Tensor, state: sympow.State, *
         except (sympow.ShapeMismatch, sympow.InvalidArgument) as error:
             raise sympow._in_layout(layout, error) from None
         return rows.transpose(1, 2)
-    if torch._C._functorch.peek_interpreter_stack() is not None:
-        raise sympow.NotBuilt("decode is called under vmap or torch.func, which it cannot: its state has the sequences")
     if recorded := _recorded(given):
         raise sympow.InvalidArgument(f"{recorded} requires a gradient, and decode gives none: call it in torch.no_grad(), "
                                      "or call attention")
@@ -756,8 +760,9 @@ def decode(queries: Tensor, keys: Tensor, values: Tensor, state: sympow.State, *
     if slots is not None or faults is not None:
         raise sympow.NotBuilt("slots and faults are of states on a GPU; on a CPU there are State.take and State.assign")
     sympow._check_state("state", state)
-    if _is_half(queries):
-        given = _widened(given)
+    if not _is_half(queries):
+        return _run("sympow_decode", state.attention, given, plain, state)
+    given = _widened(given)
     return _narrowed(_run("sympow_decode", state.attention, given, _key_of(given), state), queries)
 
 
