@@ -192,7 +192,7 @@ TEST_CASE("gradients of a chain take as long under strong gates as under weak on
   Random random(3);
   const M X = random.matrix<float>(d, T), W = random.matrix<float>(d, T).colwise().normalized();
   const auto time_of = [&](double log_gate) {
-    const auto transition = decay(Eigen::VectorXd::Constant(T, log_gate)) * householder(W, Eigen::VectorXd::Ones(T));
+    auto transition = decay(Eigen::VectorXd::Constant(T, log_gate)) * householder(W, Eigen::VectorXd::Ones(T));
     const VjpCall<float, Linear, decltype(transition)> call{.Q = X, .K = X, .V = X, .dY = X};
     std::clock_t best = std::numeric_limits<std::clock_t>::max();
     for (int n = 0; n < 3; ++n) {
