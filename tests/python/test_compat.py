@@ -55,7 +55,7 @@ class Compat(unittest.TestCase):
         for name in ("use_gate_in_kernel", "nonsense"):
             with self.assertRaisesRegex(sympow.NotBuilt, f"{name} is given"):
                 sympow.compat.fla.chunk_simple_gla(q, k, v, g, **{name: True})
-        self.close(fla.chunk_simple_gla(q, k, v, g, head_first=False)[0], fla.chunk_simple_gla(q, k, v, g)[0])
+        self.close(fla.chunk_simple_gla(q, k, v, g, head_first=False, chunk_size=16)[0], fla.chunk_simple_gla(q, k, v, g)[0])
 
     def test_simple_gla(self):
         q, k, v, g = tensors()
@@ -148,6 +148,10 @@ class Compat(unittest.TestCase):
             self.assertEqual(wanted.dtype, dtype)
             found = fla.chunk_gated_delta_rule(256 * q, 256 * k, v, g, beta, use_qk_l2norm_in_kernel=True)[0]
             torch.testing.assert_close(found, wanted, rtol=1e-2, atol=1e-2)
+            raw = torch.randn(B, T, H).to(dtype)  # whose σ is not rounded to halves
+            self.assertTrue(torch.equal(
+                fla.chunk_gated_delta_rule(q, k, v, g, raw, use_qk_l2norm_in_kernel=True, use_beta_sigmoid_in_kernel=True)[0],
+                fla.chunk_gated_delta_rule(q, k, v, g, raw.float().sigmoid(), use_qk_l2norm_in_kernel=True)[0]))
 
     def test_delta_rules_of_more_values_than_keys(self):
         q, k, v, g = tensors(2 * H)

@@ -5,7 +5,8 @@ packs N sequences into a batch of one. Queries and keys of the gated delta rule 
 gates and β have HV, a multiple. `scale` is K^-1/2 unless it is given. All have gradients, also in states; float32,
 bfloat16, float16, on a CPU also float64. GLA, DeltaNet, KDA and PaTH run on a CPU alone.
 
-What only says how fla computes is not looked at: `cu_seqlens_cpu`, `chunk_indices`, `disable_recompute`, `safe_gate`.
+What only says how fla computes is not looked at: `chunk_size`, `cu_seqlens_cpu`, `chunk_indices`, `disable_recompute`,
+`safe_gate`.
 """
 
 from __future__ import annotations
@@ -206,7 +207,7 @@ def _delta(q: Tensor, k: Tensor, v: Tensor, g: Tensor | None, beta: Tensor | Non
     if beta is None:
         beta = torch.ones_like(v[..., 0])
     elif sigmoid:
-        beta = beta.sigmoid() * (2 if twice else 1)
+        beta = beta.to(torch.promote_types(beta.dtype, torch.float32)).sigmoid() * (2 if twice else 1)
     if activates:
         if g is None or (A_log is None and lower_bound is None):
             raise sympow.InvalidArgument(f"{'g' if g is None else 'A_log'} is None, must be given with use_gate_in_kernel")
@@ -322,7 +323,7 @@ def parallel_forgetting_attn(q: Tensor, k: Tensor, v: Tensor, g: Tensor, scale: 
 
 def _refuses_others(function: Callable[..., Any]) -> Callable[..., Any]:
     """The same where arguments that have no meaning here are None or False."""
-    known = frozenset(inspect.signature(function).parameters)
+    known = frozenset(inspect.signature(function).parameters) | {"chunk_size"}
 
     @functools.wraps(function)
     def call(*arguments: Any, **named: Any) -> Any:
