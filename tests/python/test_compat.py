@@ -70,6 +70,9 @@ class Compat(unittest.TestCase):
         self.close(fla.parallel_simple_gla(q, k, v, g)[0], recurrence(q, k, v, g, K ** -0.5, zeros)[0])
         flat = fla.chunk_simple_gla(q, k, v, g, initial_state=S.transpose(2, 3), output_final_state=True, state_v_first=True)
         self.close(flat[1].transpose(2, 3), recurrence(q, k, v, g, K ** -0.5, S)[1])
+        with self.assertWarnsRegex(DeprecationWarning, "transpose_state_layout is deprecated, must be state_v_first"):
+            old = fla.chunk_simple_gla(q, k, v, g, initial_state=S.transpose(2, 3), output_final_state=True, transpose_state_layout=True)
+        self.close(old[1], flat[1])
         gamma = torch.tensor([-0.1, -0.2, -0.3, 0], dtype=torch.float64)
         self.close(fla.chunk_simple_gla(q, k, v, g_gamma=gamma)[0],
                    recurrence(q, k, v, gamma.expand(B, T, H), K ** -0.5, zeros)[0])

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import functools
 import inspect
+import warnings
 from typing import Any, Callable
 
 import sympow
@@ -322,11 +323,14 @@ def parallel_forgetting_attn(q: Tensor, k: Tensor, v: Tensor, g: Tensor, scale: 
 
 
 def _refuses_others(function: Callable[..., Any]) -> Callable[..., Any]:
-    """The same where arguments that have no meaning here are None or False."""
+    """The same where arguments that have no meaning here are None or False; a deprecated one has its new name."""
     known = frozenset(inspect.signature(function).parameters) | {"chunk_size"}
 
     @functools.wraps(function)
     def call(*arguments: Any, **named: Any) -> Any:
+        if "transpose_state_layout" in named:
+            warnings.warn("transpose_state_layout is deprecated, must be state_v_first", DeprecationWarning, stacklevel=2)
+            named["state_v_first"] = named.pop("transpose_state_layout")
         for name, x in named.items():
             if name not in known and x is not None and x is not False:
                 raise sympow.NotBuilt(f"{name} is given, which has no meaning here")
