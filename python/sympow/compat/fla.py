@@ -329,6 +329,8 @@ def _refuses_others(function: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(function)
     def call(*arguments: Any, **named: Any) -> Any:
         if "transpose_state_layout" in named:
+            if named.get("state_v_first"):
+                raise sympow.InvalidArgument("state_v_first and its old name, transpose_state_layout, are given, must be one of them")
             warnings.warn("transpose_state_layout is deprecated, must be state_v_first", DeprecationWarning, stacklevel=2)
             named["state_v_first"] = named.pop("transpose_state_layout")
         for name, x in named.items():
