@@ -407,6 +407,8 @@ def _before_fork() -> None:
 
 def _after_fork() -> None:
     for handle in list(_handles):
+        if isinstance(handle.lock, _LostLock):
+            continue
         if handle.lock.acquire(blocking=False):
             handle.lock.release()
         else:
