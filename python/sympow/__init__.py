@@ -458,7 +458,7 @@ def _kind_of(x: Any) -> str:
 
 def _check_state(name: str, x: State) -> None:
     if not isinstance(x, State):
-        made = ": state_of makes one of tensors" if type(x).__name__ == "State" else ""
+        made = ": sympow.torch.state_of makes one of it" if type(x).__module__ == "sympow.torch" else ""
         raise TypeError(f"{name} is {_kind_of(x)}, must be a sympow.State{made}")
 
 

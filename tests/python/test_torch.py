@@ -680,7 +680,7 @@ class Decoding(unittest.TestCase):
             refuse(TypeError, "keys is a ndarray, must be a tensor", tokens[0], tokens[1].numpy(), tokens[2], state)
             refuse(TypeError, "queries is a NoneType, must be a tensor", None, *tokens[1:], state)
             refuse(TypeError, "values is a NoneType, must be a tensor", *tokens[:2], None, state)
-            refuse(TypeError, "state is a sympow.torch.State, must be a sympow.State: state_of makes one", *tokens, batch.state)
+            refuse(TypeError, "state is a sympow.torch.State, must be a sympow.State: sympow.torch.state_of makes one", *tokens, batch.state)
             refuse(sympow.InvalidArgument, "queries is of torch.int16", tokens[0].short(), *tokens[1:], state)
             refuse(sympow.InvalidArgument, "keys is of torch.float64, must be of torch.float16, as the queries", tokens[0].half(),
                    *tokens[1:], state)

@@ -235,8 +235,8 @@ class LoadedSegment {
       (*panel)(most);
   }
 
-  /// Ends segments before scalar gates leave less than 2^-log2 of their first key, as well.
-  void limit_decay(double log2) { most_decay_ = is_exponential ? -log2_zero : log2 * std::numbers::ln2; }
+  /// From now on segments also end before their scalar gates, without the first, multiply to less than 2^-log2.
+  void limit_decay(double log2) { most_decay_ = log2 * std::numbers::ln2; }
 
   /// Loads the gates of a range and ends it before the next gate of 0. Returns whether its own first gate is 0:
   /// nothing before is seen then.
