@@ -24,8 +24,22 @@ SYMPOW_DEVICE void barrier_init(std::uint32_t barrier, int arrivals) {
 }
 /// Before the barrier of the block after which other threads use what `barrier_init` made.
 SYMPOW_DEVICE void barrier_init_fence() { asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory"); }
+template <int count = 1>
 SYMPOW_DEVICE void barrier_arrive(std::uint32_t barrier) {
-  asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(barrier) : "memory");
+  asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0], %1;" ::"r"(barrier), "n"(count) : "memory");
+}
+/// Whether the phase of this parity has ended.
+SYMPOW_DEVICE int barrier_has_ended(std::uint32_t barrier, int parity) {
+  int has_ended;
+  asm volatile("{\n.reg .pred P1;\nmbarrier.test_wait.parity.shared::cta.b64 P1, [%1], %2;\nselp.s32 %0, 1, 0, P1;\n}"
+               : "=r"(has_ended)
+               : "r"(barrier), "r"(parity)
+               : "memory");
+  return has_ended;
+}
+/// Arrives when all copies that this thread has asked for so far have come.
+SYMPOW_DEVICE void barrier_arrive_with_copies(std::uint32_t barrier) {
+  asm volatile("cp.async.mbarrier.arrive.noinc.shared::cta.b64 [%0];" ::"r"(barrier) : "memory");
 }
 /// Waits until the phase of this parity has ended: 0 of the first phase, then 1, 0, …
 SYMPOW_DEVICE void barrier_wait(std::uint32_t barrier, int parity) {
@@ -35,7 +49,7 @@ SYMPOW_DEVICE void barrier_wait(std::uint32_t barrier, int parity) {
       "r"(parity)
       : "memory");
 }
-/// Copies `bytes` of 16 bytes, the others are 0; asynchronous, as cp_async of a block.
+/// Copies 16 bytes, or makes them 0 for `bytes` 0, when nothing is read; asynchronous, as cp_async of a block.
 SYMPOW_DEVICE void copy_octet(std::uint32_t to, const void* from, int bytes) {
   asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(to), "l"(from), "r"(bytes) : "memory");
 }
@@ -50,6 +64,21 @@ SYMPOW_DEVICE void release_registers() {
 template <int registers>
 SYMPOW_DEVICE void take_registers() {
   asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(registers));
+}
+
+/// Stores what block::ldmatrix<true> loads from this place.
+template <class T>
+SYMPOW_DEVICE void stmatrix(Shared<T> rows, int place, const Pair<T> (&four)[4]) {
+  asm volatile("stmatrix.sync.aligned.m8n8.x4.trans.shared.b16 [%0], {%1, %2, %3, %4};" ::"r"(rows.address + 2 * place),
+               "r"(four[0].bits), "r"(four[1].bits), "r"(four[2].bits), "r"(four[3].bits)
+               : "memory");
+}
+
+/// Within 2^-23 of it.
+SYMPOW_DEVICE float square_root(float x) {
+  float root;
+  asm("sqrt.approx.f32 %0, %1;" : "=f"(root) : "f"(x));
+  return root;
 }
 
 // ---- products of a group of four warps ----

@@ -173,7 +173,7 @@ struct KeyGradients {
   SYMPOW_DEVICE static void weigh_rows(Shared<float> weights, const KeyItem& item, const RowBlocks& rows, int own,
                                        double anchor, float shrink) {
     const RowArrays& of = item.x.of_rows;
-#pragma unroll
+#pragma unroll 1
     for (int place = block::lane(); place < block_tokens; place += 32) {
       const int row = rows.n * block_tokens + place;
       const std::int64_t at = item.row_slot(rows.head) + row;

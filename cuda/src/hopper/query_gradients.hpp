@@ -132,7 +132,7 @@ struct QueryGradients {
   /// has two keys.
   SYMPOW_DEVICE static void weigh_keys(Shared<float> weights, const QueryItem& item, int from, double anchor,
                                        int first_key, bool is_own) {
-#pragma unroll
+#pragma unroll 1
     for (int place = block::lane(); place < block_tokens; place += 32) {
       const double exponent = load_one(item.x.tokens.key, item.token(from + place));
       if (is_own) {

@@ -32,30 +32,30 @@ struct StateTiles {
   SYMPOW_DEVICE static int stage_of(int a, int b) { return b * (b + 1) / 2 + a; }
 
   /// Z as a symmetric matrix whose diagonal is doubled, ∂/∂x of Σ_m Z_m x_m being Z x: in two terms of T. A thread
-  /// writes four octets of both.
+  /// writes halves of octets of both.
   SYMPOW_DEVICE static void write_normaliser(Shared<T> high, Shared<T> low, const Prefixes<T>& state,
                                              std::int64_t first) {
-    int octet = static_cast<int>(threadIdx.x) % 8, row = static_cast<int>(threadIdx.x) / 8;
-    pin(octet), pin(row);
-#pragma unroll 2
-    for (; row < tile_rows; row += group_threads / 8) {
-      float entries[8] = {};
-      if (row < d && octet < octets) {
+    int four = static_cast<int>(threadIdx.x) % 16 * 4, row = static_cast<int>(threadIdx.x) / 16;
+    pin(four), pin(row);
+#pragma unroll 1
+    for (; row < tile_rows; row += group_threads / 16) {
+      float entries[4] = {};
+      if (row < d && four < d) {
 #pragma unroll
-        for (int i = 0; i < 8; ++i) {
-          const int column = 8 * octet + i, lower = row < column ? row : column, upper = row < column ? column : row;
+        for (int i = 0; i < 4; ++i) {
+          const int column = four + i, lower = row < column ? row : column, upper = row < column ? column : row;
           const int at = stage_of(lower / 8, upper / 8) * stage_rows + lower % 8 * 8 + upper % 8;
           entries[i] = normaliser_of(state, first + at) * (lower == upper ? 2.f : 1.f);
         }
       }
-      Pair<T> terms[2][4];
+      Pair<T> terms[2][2];
 #pragma unroll
-      for (int p = 0; p < 4; ++p) {
+      for (int p = 0; p < 2; ++p) {
         terms[0][p] = block::pack<T>(entries[2 * p], entries[2 * p + 1]);
         terms[1][p] =
             block::pack<T>(entries[2 * p] - block::lower(terms[0][p]), entries[2 * p + 1] - block::upper(terms[0][p]));
       }
-      const int place = octet_place<64>(row, octet) / 2;
+      const int place = (octet_place<64>(row, four / 8) + four % 8) / 2;
       store(high.template as<Pair<T>>(), place, terms[0]);
       store(low.template as<Pair<T>>(), place, terms[1]);
     }

@@ -1,5 +1,5 @@
 // How a block of the kernels for Hopper works: one group of four warps copies tiles to shared memory, two groups
-// compute with them. Each copying warp brings every fourth tile and waits for it, so that four are under way.
+// compute with them. Each copying warp brings every fourth tile and goes on before it has come.
 #pragma once
 
 #include <cstdint>
@@ -97,6 +97,7 @@ struct RingPlace {
 /// when all eight computing warps have done with it.
 struct Barriers {
   static constexpr int count = 2 * ring_slots + 4;
+  static constexpr int arrivals = 33;  ///< of a tile: the copies of each lane, and what its warp has stored
   std::uint32_t first;
   SYMPOW_DEVICE std::uint32_t full(int slot) const { return first + 8 * static_cast<std::uint32_t>(slot); }
   SYMPOW_DEVICE std::uint32_t empty(int slot) const { return full(ring_slots + slot); }
@@ -105,11 +106,11 @@ struct Barriers {
   /// By one thread.
   SYMPOW_DEVICE void init() const {
     for (int n = 0; n < ring_slots; ++n) {
-      barrier_init(full(n), 1);
+      barrier_init(full(n), arrivals);
       barrier_init(empty(n), 8);
     }
     for (int n = 0; n < 2; ++n) {
-      barrier_init(own_full(n), 4);
+      barrier_init(own_full(n), 4 * arrivals);
       barrier_init(own_empty(n), 8);
     }
     barrier_init_fence();
@@ -145,8 +146,7 @@ struct Memory {
 template <class T>
 class Producer {
  public:
-  SYMPOW_DEVICE explicit Producer(const Memory<T>& memory)
-      : warp_(static_cast<int>(threadIdx.x) / 32), memory_(memory) {}
+  SYMPOW_DEVICE explicit Producer(const Memory<T>& memory) : memory_(memory) {}
 
   /// As that of `Memory`.
   SYMPOW_DEVICE void forget() { memory_.forget(); }
@@ -161,26 +161,42 @@ class Producer {
     at_.advance();
   }
   /// The next tile in two steps: begin(tile, slot) starts its copies, and when those of the warp's tile before have
-  /// come, finish(tile, slot) completes that one. `finish_tile` completes the last.
+  /// come, finish(tile, slot) completes that one: after `begin`, or before it while there is no empty slot. `finish_tile`
+  /// completes the last.
   template <class Begin, class Finish>
   SYMPOW_DEVICE void begin_tile(const Begin& begin, const Finish& finish) {
     if (is_mine(at_.slot())) {
-      wait_for_empty(at_);
-      begin(memory_.tile(at_.slot()), at_.slot());
-      block::cp_async_commit();
-      finish_tile<1>(finish);
+      const bool waits = !block::uniform(barrier_has_ended(memory_.barriers.empty(at_.slot()), at_.parity() ^ 1));
+      if (waits) block::cp_async_commit();  // none: the tile before has all groups but the last
+#pragma unroll 1
+      for (int turn = 0; turn < 2; ++turn) {
+        if ((turn == 0) == waits) {
+          finish_tile(finish);
+        } else {
+          wait_for_empty(at_);
+          begin(memory_.tile(at_.slot()), at_.slot());
+          block::cp_async_commit();
+        }
+      }
       begun_ = at_.slot();
     }
     at_.advance();
   }
-  /// All but the last `under_way` groups of copies belong to the tile.
-  template <int under_way = 0, class Finish>
+  /// A group of copies has been asked for since.
+  template <class Finish>
   SYMPOW_DEVICE void finish_tile(const Finish& finish) const {
     if (begun_ < 0) return;
-    block::cp_async_wait<under_way>();
+    block::cp_async_wait<1>();
     block::warp_barrier();
     finish(memory_.tile(begun_), begun_);
-    publish(memory_.barriers.full(begun_));
+    publish_tiles();
+    block::warp_barrier();
+    if (block::lane() == 0) barrier_arrive<Barriers::arrivals>(memory_.barriers.full(begun_));
+  }
+  template <class Finish>
+  SYMPOW_DEVICE void finish_last_tile(const Finish& finish) const {
+    block::cp_async_commit();
+    finish_tile(finish);
   }
   /// The next two tiles, by all four warps: write(first, second) writes a quarter of both, by ordinary stores.
   template <class Write>
@@ -204,25 +220,27 @@ class Producer {
     pin(row);
     const bool exists = 8 * octet < channels;
     const U* source = from.data + (at_first + row * distance + 8 * octet);
-    std::uint32_t to = tile.address + 128 * row + 16 * (octet ^ row), other = to ^ 64;  // of rows 8 n, 8 n + 4
+    const std::uint32_t to = tile.address + 128 * row + 16 * (octet ^ row), other = to ^ 64;  // of rows 8 n, 8 n + 4
     std::int64_t step = 4 * distance;
     pin(step);
-#pragma unroll 2
-    for (int n = 0; n < tile_rows; n += 8) {
-#pragma unroll
-      for (int half = 0; half < 2; ++half, source += step) {
-        const int at = row + n + 4 * half;
-        const bool is_there = exists && at >= first && at < end;
-        copy_octet(half == 0 ? to : other + 512, is_there ? source : from.data, is_there ? 16 : 0);
+    if (first <= 0 && end >= tile_rows) {
+      const int bytes = exists ? 16 : 0;
+#pragma unroll 4
+      for (int n = 0; n < tile_rows; n += 4, source += step)
+        copy_octet((n % 8 == 0 ? to : other) + 128 * n, source, bytes);
+    } else {
+#pragma unroll 1
+      for (int n = 0; n < tile_rows; n += 4, source += step) {
+        const bool is_there = exists && row + n >= first && row + n < end;
+        copy_octet((n % 8 == 0 ? to : other) + 128 * n, source, is_there ? 16 : 0);
       }
-      to += 1024, other += 1024;
     }
   }
   /// The tiles that an item has of its own: write(tile, n) by warp n.
   template <class Write>
   SYMPOW_DEVICE void next_own(const Write& write) {
     barrier_wait(memory_.barriers.own_empty(buffer_.slot()), buffer_.parity() ^ 1);
-    write(memory_.own_tile(buffer_.slot(), warp_), warp_);
+    write(memory_.own_tile(buffer_.slot(), warp()), warp());
     announce(memory_.barriers.own_full(buffer_.slot()));
     buffer_.advance();
   }
@@ -241,23 +259,19 @@ class Producer {
   [[nodiscard]] SYMPOW_DEVICE Shared<float> weights(int slot) const { return memory_.weights(slot); }
 
  private:
-  SYMPOW_DEVICE bool is_mine(int slot) const { return slot % 4 == warp_; }
+  SYMPOW_DEVICE static int warp() { return static_cast<int>(threadIdx.x) / 32; }
+  SYMPOW_DEVICE static bool is_mine(int slot) { return slot % 4 == warp(); }
   SYMPOW_DEVICE void wait_for_empty(const RingCount<ring_slots>& at) const {
     barrier_wait(memory_.barriers.empty(at.slot()), at.parity() ^ 1);
   }
-  /// All that the warp has written for a barrier has come.
+  /// Arrives for a tile when the copies that the warp has asked for have come, which it does not wait for.
   SYMPOW_DEVICE static void announce(std::uint32_t barrier) {
-    block::cp_async_commit();
-    block::cp_async_wait<0>();
-    publish(barrier);
-  }
-  SYMPOW_DEVICE static void publish(std::uint32_t barrier) {
-    publish_tiles();
+    barrier_arrive_with_copies(barrier);
     block::warp_barrier();
     if (block::lane() == 0) barrier_arrive(barrier);
   }
 
-  int warp_, begun_ = -1;  ///< the slot of the warp's tile that is not finished
+  int begun_ = -1;  ///< the slot of the warp's tile that is not finished
   Memory<T> memory_;
   RingCount<ring_slots> at_;
   RingCount<2> buffer_;

@@ -11,12 +11,11 @@ namespace sympow::cuda::hopper {
 ///
 /// A block takes items of a chunk and state head as long as there are any: two units, one for each computing group. A
 /// unit is four tiles of 64 monomials (i, j), i in octet a and j in octet b, or Z. The group that copies brings stages
-/// of 64 tokens: keys, which become k̂ and w k̂ when they have come, and values.
-///   tiles   left factors (w k̂_i) k̂_j in registers, 16 tokens at a time: k̂ᵀ by ldmatrix, w k̂_i from the lanes of
-///           its channel; times v, whose tile has a token in each row
-///   Z       (ℓ w k̂)ᵀ k̂, ℓ = 1 of keys: the part i ≤ j of this symmetric matrix
+/// of 64 tokens: keys, which become k̃ = √w k̂ when they have come, and their transpose, and values.
+///   tiles   left factors k̃_i k̃_j in registers, 16 tokens at a time; times v, whose tile has a token in each row
+///   Z       (ℓ k̃)ᵀ k̃, ℓ = 1 of keys: the part i ≤ j of this symmetric matrix
 ///
-/// Roundings: w k̂, φ and ℓ w k̂ to T; sums in float. Cost: 2 D e operations a token.
+/// Roundings: k̃, φ and ℓ k̃ to T; sums in float. Cost: 2 D e operations a token.
 template <class T, int d>
 struct Update {
   using General = cuda::Update<T, 2, d>;
@@ -37,12 +36,15 @@ struct Update {
 
   SYMPOW_DEVICE static void run([[maybe_unused]] const Args& x) {
 #if defined(__CUDA_ARCH_FEAT_SM90_ALL)
-    run_groups<T>(
+    run_groups<T, 104, 200>(
         [&](const Memory<T>& memory) {
           Producer<T> producer(memory);
-          const auto finish = [&](Shared<T> keys, int slot) { weigh_keys(memory, keys, slot); };
-          each_item(x, [&](const ChunkItem& item) { bring_item(item, memory, producer, finish); });
-          producer.finish_tile(finish);
+          unsigned of_normaliser = 0;  // a bit for each slot
+          const auto finish = [&](Shared<T> keys, int slot) {
+            weigh_keys(memory, keys, slot, of_normaliser >> slot & 1u);
+          };
+          each_item(x, [&](const ChunkItem& item) { bring_item(item, memory, producer, of_normaliser, finish); });
+          producer.finish_last_tile(finish);
         },
         [&](const Memory<T>& memory, int group) {
           Computing computing{{memory, {}, {}}};
@@ -91,20 +93,31 @@ struct Update {
       return end > first() ? (end - first() + tile_rows - 1) / tile_rows * token_heads() : 0;
     }
   };
+  /// Counted anew each time: kept in no register.
+  SYMPOW_DEVICE static int items_of(const Args& x) {
+    Sequences sequences = x.sequences;
+    pin(sequences.batch);
+    return static_cast<int>(items(sequences, x.heads));
+  }
   template <class Call>
   SYMPOW_DEVICE static void each_item(const Args& x, const Call& call) {
-    const int all = static_cast<int>(items(x.sequences, x.heads));
 #pragma unroll 1
-    for (int index = block::block_index(0); index < all; index += static_cast<int>(gridDim.x)) {
+    for (int index = block::block_index(0); index < items_of(x); index += static_cast<int>(gridDim.x)) {
       const ChunkItem item(x, index);
       if (item.exists) call(item);
     }
   }
 
-  /// Of a stage, beside the ring's tile of k̂: w k̂, v, and of each token 2^-x, w and then ℓ.
-  SYMPOW_DEVICE static Shared<T> weighted_keys(const Memory<T>& memory, int slot) { return memory.own_tile(0, slot); }
+  /// Of a stage, beside the ring's tile of k̃: k̃ᵀ, v, and of each token √w 2^-x and ℓ.
+  static_assert(ring_slots == 8, "k̃ᵀ takes the place of eight tiles of an item's own");
+  SYMPOW_DEVICE static Shared<T> columns(const Memory<T>& memory, int slot) { return memory.own_tile(0, slot); }
   SYMPOW_DEVICE static Shared<T> values(const Memory<T>& memory, int slot) {
     return memory.sums(0).template as<T>().after(slot * tile_entries);
+  }
+  /// Where the lane's two pairs of tokens lie in k̃ᵀ, of 16 tokens: those of a left factor, 8 tokens apart. The channel is
+  /// lane / 4 of the first octet; one more is 64 entries further, of the same 16 tokens for channels 4 apart.
+  SYMPOW_DEVICE static int column_place(int channel, int step) {
+    return channel * 64 + ((step ^ channel % 4) * 4 + block::lane() % 4) * 4;
   }
   SYMPOW_DEVICE static Shared<float> offsets(const Memory<T>& memory, int slot) {
     return memory.weights(slot).after(2 * tile_rows);
@@ -114,9 +127,10 @@ struct Update {
 
   template <class Finish>
   SYMPOW_DEVICE static void bring_item(const ChunkItem& item, const Memory<T>& memory, Producer<T>& producer,
-                                       const Finish& finish) {
+                                       unsigned& of_normaliser, const Finish& finish) {
     const Args& x = item.x;
     const int place = x.sequences.place(item.b);
+    const float unit = item.offset_unit(-1);
     int head = item.head * item.token_heads(), from = item.first();
 #pragma unroll 1
     for (int left = item.stages(); left > 0; --left) {
@@ -124,7 +138,8 @@ struct Update {
       producer.begin_tile(
           [&](Shared<T> keys, int slot) {
             const int key_head = x.heads.key > x.heads.state ? head : x.heads.key_of_state(head);
-            write_weights(memory, item, head, from, slot);
+            of_normaliser = (of_normaliser & ~(1u << slot)) | (item.pair == pairs - 1 ? 1u : 0u) << slot;
+            bring_weights(memory, item, unit, head, from, slot);
             producer.bring(keys, x.keys.data, x.keys.at(place, item.begin + from, key_head), x.keys.token,
                            item.seen - from, item.end - from, d);
             producer.bring(values(memory, slot), x.values.data, x.values.at(place, item.begin + from, key_head),
@@ -135,61 +150,88 @@ struct Update {
       if (from >= item.end) from = item.first(), ++head;
     }
   }
-  /// 2^-x, w and ℓ of a stage, 0 of tokens that count as 0; a lane has two.
-  SYMPOW_DEVICE static void write_weights(const Memory<T>& memory, const ChunkItem& item, int head, int from,
-                                          int slot) {
+  /// Copies w, 2^-x and ℓ of a stage, and keeps which of its tokens count, and the unit of ℓ.
+  SYMPOW_DEVICE static void bring_weights(const Memory<T>& memory, const ChunkItem& item, float unit, int head,
+                                          int from, int slot) {
     const Args& x = item.x;
-    const int token = 2 * block::lane();
+    const int lane = block::lane(), token = lane % 16 * 4;
     const std::int64_t at = (std::int64_t{head} * x.sequences.slots + item.own_slot) * x.sequences.chunk + from + token;
-    float inverse[2] = {1.f, 1.f}, weight[2], offset[2] = {1.f, 1.f};  // rows are in units
-    load(weight, x.tokens.to_end, at);
-    load(inverse, x.tokens.inverse, at, !item.is_adjoint());
-    load(offset, x.rows.offsets, at, item.is_adjoint());
-    const float unit = item.offset_unit(-1);
-    float four[4];
+    const Shared<float> to = memory.weights(slot);
+    const bool is_inverse = lane >= 16;
+    copy_octet(to.after(is_inverse * tile_rows + token).address,
+               (is_inverse ? x.tokens.inverse : x.tokens.to_end).data + at, is_inverse && item.is_adjoint() ? 0 : 16);
+    if (item.is_adjoint() && !is_inverse)
+      copy_octet(offsets(memory, slot).after(token).address, x.rows.offsets.data + at, 16);
+    const int bounds[2] = {item.seen - from, item.end - from};
+    const float units[2] = {unit, item.is_adjoint() ? 1.f : 0.f};
+    store(to.after(3 * tile_rows).template as<int>(), 0, bounds, lane == 0);
+    store(to.after(3 * tile_rows), 2, units, lane == 0);
+  }
+  /// √w 2^-x in the place of w, and ℓ, 0 of tokens that do not count; a lane has two.
+  SYMPOW_DEVICE static void finish_weights(const Memory<T>& memory, int slot) {
+    const Shared<float> from = memory.weights(slot);
+    const int token = 2 * block::lane();
+    float weight[2], inverse[2], offset[2], units[2];
+    int bounds[2];
+    load(bounds, from.after(3 * tile_rows).template as<int>(), 0);
+    load(units, from.after(3 * tile_rows), 2);
+    load(weight, from, token);
+    load(inverse, from.after(tile_rows), token);
+    load(offset, offsets(memory, slot), token, units[1] != 0.f);
 #pragma unroll
     for (int n = 0; n < 2; ++n) {
-      const bool counts = from + token + n >= item.seen && from + token + n < item.end;
-      four[2 * n] = inverse[n];
-      four[2 * n + 1] = counts ? weight[n] : 0.f;
-      offset[n] = counts ? offset[n] * unit : 0.f;
+      const bool counts = token + n >= bounds[0] && token + n < bounds[1], is_row = units[1] != 0.f;
+      weight[n] = counts ? square_root(weight[n]) * (is_row ? 1.f : inverse[n]) : 0.f;  // rows are in units
+      offset[n] = !counts ? 0.f : is_row ? offset[n] * units[0] : 1.f;
     }
-    store(memory.weights(slot), 2 * token, four);
+    store(from, token, weight);
     store(offsets(memory, slot), token, offset);
+    block::warp_barrier();
   }
-  /// k̂ in the place of keys, and w k̂: a lane has the octets that it has copied.
-  SYMPOW_DEVICE static void weigh_keys(const Memory<T>& memory, Shared<T> keys, int slot) {
-    const Shared<T> weighted = weighted_keys(memory, slot);
-    int row = block::lane() / 8;
-    pin(row);
-#pragma unroll 4
-    for (; row < tile_rows; row += 4) {
-      const int place = octet_place<64>(row, block::lane() % 8) / 2;
-      float two[2];  // 2^-x and w
-      Pair<T> pairs[4], plain[4], weighed[4];
-      load(two, memory.weights(slot), 2 * row);
-      load(pairs, keys.template as<Pair<T>>(), place);
+  /// k̃ᵀ, and for Z k̃ in the place of keys.
+  SYMPOW_DEVICE static void weigh_keys(const Memory<T>& memory, Shared<T> keys, int slot, bool is_of_normaliser) {
+    finish_weights(memory, slot);
+    const int lane = block::lane();
+    const Shared<Pair<T>> to = columns(memory, slot).template as<Pair<T>>();
+#pragma unroll 1
+    for (int half = 0; half < 2; ++half) {  // 32 tokens
+      float factor[4][2];                   // of the lane's tokens 8 n + lane % 4 · 2 + h
 #pragma unroll
-      for (int p = 0; p < 4; ++p) {
-        const float one = block::lower(pairs[p]) * two[0], other = block::upper(pairs[p]) * two[0];
-        plain[p] = block::pack<T>(one, other);
-        weighed[p] = block::pack<T>(one * two[1], other * two[1]);
+      for (int n = 0; n < 4; ++n) load(factor[n], memory.weights(slot), 32 * half + 8 * n + lane % 4 * 2);
+      const int row = 32 * half + lane;
+      Pair<T> next[4];
+      block::ldmatrix<true>(next, keys, octet_place<64>(row, 0));
+#pragma unroll 1
+      for (int octet = 0; octet < 8; ++octet) {
+        Pair<T> four[4];
+#pragma unroll
+        for (int n = 0; n < 4; ++n)
+          four[n] = block::pack<T>(block::lower(next[n]) * factor[n][0], block::upper(next[n]) * factor[n][1]);
+        block::ldmatrix<true>(next, keys, octet_place<64>(row, (octet + 1) % 8));
+        if (is_of_normaliser) stmatrix(keys, octet_place<64>(row, octet), four);
+#pragma unroll
+        for (int step = 0; step < 2; ++step) {
+          const Pair<T> two[2] = {four[2 * step], four[2 * step + 1]};
+          store(to, column_place(8 * octet + lane / 4, 2 * half + step) / 2, two);
+        }
       }
-      store(keys.template as<Pair<T>>(), place, plain);
-      store(weighted.template as<Pair<T>>(), place, weighed);
     }
   }
 
   // ---- a group that computes ----
 
-  /// Four tiles (a, b): the first `count` of one octet a, with b one after the other, the others of another a. Beyond
-  /// the last octet they are no tiles.
+  /// Four tiles (a, b): the first `count`, 1, 2 or 4, of one octet a, with b one after the other, the others of another
+  /// a. Beyond the last octet they are no tiles.
   struct Tiles {
     int count, a, b, other_a, other_b;
     SYMPOW_DEVICE explicit Tiles(int unit) : a(unit / units_of_row), b(a + unit % units_of_row * 4) {
       count = octets - b < 4 ? octets - b : 4;
       other_a = count == 4 ? a : octets == 2 ? 1 : octets - a;
       other_b = other_a > a ? other_a : octets;
+      if (count != 3) return;
+      const int three[2] = {a, b};
+      a = other_a, b = other_b, count = 1;
+      other_a = three[0], other_b = three[1];
     }
     SYMPOW_DEVICE int row(int n) const { return n < count ? a : other_a; }
     SYMPOW_DEVICE int column(int n) const { return n + (n < count ? b : other_b - count); }
@@ -207,54 +249,75 @@ struct Update {
 
    private:
     SYMPOW_DEVICE static int warp() { return static_cast<int>(threadIdx.x) / 32 % 4; }
-    SYMPOW_DEVICE Shared<T> keys() const { return consumer.memory.tile(consumer.at.slot()); }
-    SYMPOW_DEVICE Shared<T> weighted() const { return weighted_keys(consumer.memory, consumer.at.slot()); }
+    /// Left factors of 16 tokens: of four octets b, and of the warp's two channels of both octets a.
+    struct Factors {
+      Pair<T> tails[4][2], heads[2][2][2];
+    };
+    /// Where they lie in k̃ᵀ, of the first octet and 16 tokens, in bytes.
+    struct FactorPlaces {
+      int tails, heads[2];
+      SYMPOW_DEVICE FactorPlaces()
+          : tails(2 * column_place(block::lane() / 4, 0)),
+            heads{2 * column_place(2 * warp(), 0), 2 * column_place(2 * warp() + 1, 0)} {}
+    };
+    SYMPOW_DEVICE static void load_factors(Factors& to, const Tiles& tiles, const FactorPlaces& places,
+                                           std::uint32_t columns, int step) {
+      const auto load_two = [&](Pair<T>(&two)[2], int octet, int place) {
+        load(two, Shared<Pair<T>>{columns + static_cast<std::uint32_t>(octet * 1024 + (place ^ 32 * step))}, 0);
+      };
+#pragma unroll
+      for (int f = 0; f < 4; ++f) load_two(to.tails[f], tiles.column(f), places.tails);
+#pragma unroll
+      for (int g = 0; g < 2; ++g) {
+        load_two(to.heads[0][g], tiles.a, places.heads[g]);
+        load_two(to.heads[1][g], tiles.other_a, places.heads[g]);
+      }
+    }
 
     SYMPOW_DEVICE void add_tiles(const ChunkItem& item, int unit) {
       const Tiles tiles(unit);
       Accumulator sum[4];
 #pragma unroll
       for (auto& tile : sum) clear(tile);
-      const int lane = block::lane(), stages = item.stages();
-      // Where 16 tokens of both octets a begin, and of two octets b at a time.
-      const int at_a = octet_place<64>(lane % 16, lane < 16 ? tiles.a : tiles.other_a);
-      const int at_b[2] = {octet_place<64>(lane % 16, tiles.column(lane / 16)),
-                           octet_place<64>(lane % 16, tiles.column(2 + lane / 16))};
+      const int stages = item.stages();
       const std::uint32_t first_values = descriptor_of(values(consumer.memory, 0).address);
+      FactorPlaces places;
+      Factors factors;        // of the next 16 tokens
       LeftFactors<T> phi[2];  // [16 tokens % 2][tile]
       int held = -1;          // the slot that products still read
 #pragma unroll 1
       for (int stage = 0; stage < stages; ++stage, consumer.at.advance()) {
-        const std::uint32_t right = first_values + static_cast<std::uint32_t>(consumer.at.slot()) * tile_step;
+        const int slot = consumer.at.slot();
+        const std::uint32_t right = first_values + static_cast<std::uint32_t>(slot) * tile_step;
+        const std::uint32_t from = columns(consumer.memory, slot).address;
         consumer.wait();
+        pin(places.tails), pin(places.heads);
+        load_factors(factors, tiles, places, from, 0);
 #pragma unroll
         for (int s = 0; s < 4; ++s) {
-          Pair<T> heads[4], tails[2][4], entry[2][4];  // heads of both a
-          block::ldmatrix<true>(heads, weighted(), at_a + s * 16 * 64);
-          block::ldmatrix<true>(tails[0], keys(), at_b[0] + s * 16 * 64);
-          block::ldmatrix<true>(tails[1], keys(), at_b[1] + s * 16 * 64);
-#pragma unroll
-          for (int n = 0; n < 2; ++n)
-#pragma unroll
-            for (int r = 0; r < 4; ++r)
-              entry[n][r] = block::shuffle(heads[2 * n + r / 2], (2 * warp() + r % 2) * 4 + lane % 4);
           products_wait<1>();  // all but the last 16 tokens
           if (s == 1 && held >= 0) consumer.release(held);
+          const auto& [tails, heads] = factors;
           auto& left = phi[s % 2];
           pin(left);
 #pragma unroll
           for (int f = 0; f < 4; ++f)
 #pragma unroll
-            for (int r = 0; r < 4; ++r)
-              left[f][r] = block::multiply(block::where(f == 0 || f < tiles.count, entry[0][r], entry[1][r]),
-                                           tails[f / 2][f % 2 * 2 + r / 2]);
+            for (int r = 0; r < 4; ++r) {
+              const Pair<T> first = heads[0][r % 2][r / 2], other = heads[1][r % 2][r / 2];
+              left[f][r] = block::multiply(f == 0   ? first
+                                           : f == 1 ? block::where(tiles.count > 1, first, other)
+                                                    : other,
+                                           tails[f][r / 2]);
+            }
           pin(left);
+          if (s < 3) load_factors(factors, tiles, places, from, s + 1);
           products_fence();
 #pragma unroll
           for (int f = 0; f < 4; ++f) wgmma<1>(sum[f], left[f], whole_descriptor(right + 128 * s), true);
           products_commit();
         }
-        held = consumer.at.slot();
+        held = slot;
       }
       products_wait<0>();
       if (held >= 0) consumer.release(held);
@@ -285,19 +348,25 @@ struct Update {
       Accumulator sum;
       clear(sum);
       const int lane = block::lane(), stages = item.stages();
-      const int at = octet_place<64>(lane % 8 + lane / 16 * 8, 2 * warp() + lane / 8 % 2);  // 16 channels and tokens
 #pragma unroll 1
       for (int stage = 0; stage < stages; ++stage, consumer.at.advance()) {
         consumer.wait();
         LeftFactors<T> left;
 #pragma unroll
         for (int s = 0; s < 4; ++s) {
-          block::ldmatrix<true>(left[s], weighted(), at + s * 16 * 64);
+          const int slot = consumer.at.slot();
+          const Shared<Pair<T>> from = columns(consumer.memory, slot).template as<Pair<T>>();
+          float offset[2][2];
 #pragma unroll
-          for (int r = 0; r < 4; ++r) {
-            float offset[2];
-            load(offset, offsets(consumer.memory, consumer.at.slot()), s * 16 + r / 2 * 8 + lane % 4 * 2);
-            left[s][r] = block::pack<T>(block::lower(left[s][r]) * offset[0], block::upper(left[s][r]) * offset[1]);
+          for (int n = 0; n < 2; ++n) load(offset[n], offsets(consumer.memory, slot), s * 16 + n * 8 + lane % 4 * 2);
+#pragma unroll
+          for (int g = 0; g < 2; ++g) {
+            Pair<T> two[2];
+            load(two, from, column_place(16 * warp() + 8 * g + lane / 4, s) / 2);
+#pragma unroll
+            for (int n = 0; n < 2; ++n)
+              left[s][2 * n + g] =
+                  block::pack<T>(block::lower(two[n]) * offset[n][0], block::upper(two[n]) * offset[n][1]);
           }
         }
         pin(left);
