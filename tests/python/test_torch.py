@@ -369,8 +369,8 @@ class Operators(unittest.TestCase):
 
 
 class WithoutOperators(unittest.TestCase):
-    """Calls skip PyTorch's dispatcher where the operator would do nothing but run its kernel: no gradients, no autocast, no
-    mode. Rows and errors are those of the operator. All other calls go through the dispatcher."""
+    """Calls skip PyTorch's dispatcher where the operator would do nothing but run its kernel and record gradients: no
+    autocast, no mode. Rows, gradients and errors are those of the operator. All other calls go through the dispatcher."""
 
     def setUp(self):
         attend = torch.ops.sympow.attend
@@ -404,7 +404,7 @@ class WithoutOperators(unittest.TestCase):
     def compare(self, *arguments, **given):
         """With and without the operator."""
         found, is_direct = self.outcome(*arguments, **given)
-        with mock.patch.object(sympow.torch, "_key_of", lambda tensors: None):
+        with mock.patch.object(sympow.torch, "_needs_operator", lambda tensors: True):
             wanted, is_direct_there = self.outcome(*arguments, **given)
         self.assertEqual(found, wanted)
         self.assertFalse(is_direct_there and isinstance(wanted, list))
@@ -446,17 +446,56 @@ class WithoutOperators(unittest.TestCase):
             self.compare(q, k, v, **options)
             self.compare(q, k, v)  # and goes on
 
+    def gradients(self, needs_operator, *arguments, **given):
+        """Of what a call gives, in all that requires them, and how often operators ran."""
+        ran = 0
+
+        def counted(*tensors, of=torch.ops.sympow.attend_vjp):
+            nonlocal ran
+            ran += 1
+            return of(*tensors)
+
+        self.count = 0
+        with mock.patch.object(sympow.torch, "_needs_operator", needs_operator), \
+                mock.patch.object(torch.ops.sympow, "attend_vjp", counted):
+            found = attention(*arguments, **given)
+            results = [found] if isinstance(found, torch.Tensor) else [found[0], *found[1]]
+            results = [x for x in results if x.requires_grad]
+            wanting = [x for x in (*arguments, *given.values(), *(given.get("state") or ()))
+                       if isinstance(x, torch.Tensor) and x.requires_grad]
+            of_results = [torch.linspace(-1, 2, x.numel(), dtype=x.dtype).reshape(x.shape) for x in results]
+            return torch.autograd.grad(results, wanting, of_results), self.count + ran
+
     def test_gradients_that_are_recorded(self):
+        of_dispatcher = sympow.torch._needs_operator
+        for dtype, form in itertools.product((torch.float32, torch.float64), ("automatic", "chunked")):
+            batch = Batch(dtype)
+            q, k, v, log_gates, theta, beta = batch.tensors()
+            turning = dict(log_gates=log_gates, theta=theta, beta=beta, form=form)
+            w = torch.rand_like(k).requires_grad_()
+            for options in (dict(form=form), turning, dict(turning, lengths=torch.tensor([9, 4])),
+                            dict(turning, return_state=True, state=State(*batch.state)),
+                            dict(householder=w, strengths=w[..., 0].detach().requires_grad_(), power=1)):
+                with self.subTest(dtype=dtype, **options):
+                    direct, ran = self.gradients(of_dispatcher, q, k, v, **options)
+                    self.assertEqual(ran, 0)
+                    wanted, ran = self.gradients(lambda tensors: True, q, k, v, **options)
+                    self.assertEqual(ran, 2)
+                    for x, y in zip(direct, wanted):
+                        self.assertEqual((x.dtype, x.stride()), (y.dtype, y.stride()))
+                        self.assertTrue(torch.equal(x, y))
         q, k, v = self.q, self.k, self.v
         wants = v.clone().requires_grad_()
-        self.assertFalse(self.uses_operator(q, k, v))
-        self.assertTrue(self.uses_operator(q, k, wants))
+        self.assertTrue(attention(q, k, wants).requires_grad)
         for off in (torch.no_grad(), torch.inference_mode()):
             with off:
                 self.assertFalse(self.uses_operator(q, k, wants))
                 made = q * 1
                 self.assertFalse(self.uses_operator(made, k, v))
                 self.assertEqual(attention(made, k, v).is_inference(), torch.is_inference_mode_enabled())
+        first, = torch.autograd.grad(attention(q, k, wants).square().sum(), wants, create_graph=True)
+        with self.assertRaisesRegex(sympow.NotBuilt, "there are no second derivatives"):
+            torch.autograd.grad(first.sum(), wants)
 
     def test_modes_and_transformations(self):
         q, k, v = self.q, self.k, self.v

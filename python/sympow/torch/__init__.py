@@ -132,10 +132,18 @@ def _recorded(tensors: Sequence[Tensor | None]) -> str | None:
 
 
 def _needs_operator(tensors: Sequence[Tensor | None]) -> bool:
-    """Whether an operator does more with plain tensors than its kernel: it traces, maps, casts, records gradients, or is
-    overridden."""
+    """Whether PyTorch's dispatcher does more with these tensors than to record gradients and to call the library: it
+    traces, maps, casts or is overridden, or a tensor is not plain. Else it is left out: it takes longer than a token."""
     return (_IDLE is None or _keys_of_thread().raw_repr() | _IDLE != _IDLE or torch.is_autocast_enabled("cpu")
-            or torch.overrides.has_torch_function(tensors) or _recorded(tensors) is not None)
+            or torch.overrides.has_torch_function(tensors) or not all(map(_is_plain, tensors)))
+
+
+def _is_plain(x: Tensor | None) -> bool:
+    try:
+        return x is None or ((type(x) is Tensor or type(x) is Parameter) and (x.is_cpu or x.is_cuda) and not x.is_neg()
+                             and x.data_ptr() != 0)
+    except RuntimeError:  # of a tensor of tensors, or of one that is not dense
+        return False
 
 
 def _is_half(queries: Tensor) -> bool:
@@ -286,7 +294,7 @@ def _rows_and_state(attention: sympow.Attention, tensors: Sequence[Tensor | None
 
 
 @library.custom_op("sympow::attend", mutates_args=(),
-                         schema=f"({_INPUTS}, bool keeps_state, {_OPTIONS}) -> (Tensor, Tensor, Tensor, Tensor)")
+                   schema=f"({_INPUTS}, bool keeps_state, {_OPTIONS}) -> (Tensor, Tensor, Tensor, Tensor)")
 def _attend(*arguments: Any) -> tuple[Tensor, ...]:
     """Rows, and what is in the state after the last token, empty unless it is to be kept."""
     tensors, keeps_state, options = arguments[:_TENSORS], arguments[_TENSORS], arguments[_TENSORS + 1:]
@@ -321,12 +329,8 @@ def _new_diagnostics(tensors: tuple[Tensor | None, ...]) -> Tensor:
     return tensors[0].new_empty((*tensors[0].shape[:3], 3), dtype=torch.float64)
 
 
-@library.custom_op(
-    "sympow::attend_vjp", mutates_args=(),
-    schema=f"(Tensor d_rows, Tensor? d_sums, Tensor? d_normaliser, Tensor? d_angles, {_INPUTS}, {_OPTIONS}) -> "
-           f"({', '.join(['Tensor'] * (_TENSORS - 1))})")
-def _attend_vjp(d_rows: Tensor, d_sums: Tensor | None, d_normaliser: Tensor | None, d_angles: Tensor | None,
-                *arguments: Any) -> tuple[Tensor, ...]:
+def _gradients(d_rows: Tensor, d_sums: Tensor | None, d_normaliser: Tensor | None, d_angles: Tensor | None,
+               *arguments: Any) -> tuple[Tensor, ...]:
     """The gradients in the tensors of a call but its lengths; empty where there is no such tensor."""
     tensors, options = arguments[:_TENSORS], arguments[_TENSORS:]
     queries, results = tensors[0], _new_gradients(tensors)
@@ -347,6 +351,12 @@ def _attend_vjp(d_rows: Tensor, d_sums: Tensor | None, d_normaliser: Tensor | No
                           None if isinstance(state, sympow.StateOnDevice) else of_state,
                           **_on_stream(attention, queries, inputs, call))
     return results
+
+
+_attend_vjp = library.custom_op(
+    "sympow::attend_vjp", _gradients, mutates_args=(),
+    schema=f"(Tensor d_rows, Tensor? d_sums, Tensor? d_normaliser, Tensor? d_angles, {_INPUTS}, {_OPTIONS}) -> "
+           f"({', '.join(['Tensor'] * (_TENSORS - 1))})")
 
 
 def _written_gradients(results: tuple[Tensor, ...], tensors: tuple[Tensor | None, ...],
@@ -408,12 +418,30 @@ def _backward(ctx: Any, d_rows: Tensor, *d_state: Tensor) -> tuple[Any, ...]:
         of_state[2] = None
     elif on_gpu and not ctx.keeps_state and ctx.needs_input_grad[_ANGLES]:  # a GPU has those in angles where it is given some
         of_state = [torch.zeros_like(x) for x in tensors[_IN_STATE]]
-    results = list(torch.ops.sympow.attend_vjp(d_rows, *of_state, *tensors, *ctx.options))
+    given = d_rows, *of_state, *tensors
+    is_direct = not torch.is_grad_enabled() and not _needs_operator(given)  # enabled: of second derivatives
+    results = list((_gradients if is_direct else torch.ops.sympow.attend_vjp)(*given, *ctx.options))
     results.insert(_LENGTHS, None)
     return (*(None if x is None else result for x, result in zip(tensors, results)), None, *([None] * len(ctx.options)))
 
 
 _attend.register_autograd(_backward, setup_context=_setup_context)
+
+
+class _Attend(torch.autograd.Function):
+    """The operator with its gradients, without the dispatcher. Its last argument is the `Attention` of the options."""
+
+    @staticmethod
+    def forward(ctx: Any, *arguments: Any) -> tuple[Tensor, ...]:
+        *given, attention = arguments
+        tensors, keeps_state = given[:_TENSORS], given[_TENSORS]
+        rows, after = _rows_and_state(attention, tensors, _key_of(tensors), keeps_state)
+        _setup_context(ctx, given, (rows, *after))
+        return rows, *after
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Any, ...]:
+        return *_backward(ctx, *gradients), None
 
 
 def _register_vmap(operator: Any, cotangents: int, loops: Callable[[Tensor | None, int | None], bool]) -> None:
@@ -552,18 +580,20 @@ def attention(queries: Tensor, keys: Tensor, values: Tensor, *, log_gates: Tenso
                rotary_dim, features, seed, window)
     # Under a compiler the operator refuses other types, in PyTorch's words, and takes True for 1.
     attention_of = None if torch.compiler.is_compiling() else _attention(options)
-    plain = None if attention_of is None or _needs_operator(tensors) else _key_of(tensors)
-    if plain is None:
+    needs_operator = attention_of is None or _needs_operator(tensors)
+    if needs_operator:
         if attention_of is not None:
             _check_transformations(tensors)
         for name, x in zip(_TENSOR_NAMES, tensors):  # the operator would take all for such
             if x is not None and x.device.type == "meta" != queries.device.type:
                 raise sympow.NotBuilt(f"{name} is on the device meta, must be on that of the queries, {queries.device}")
     try:
-        if plain is None:
+        if needs_operator:
             rows, *after = torch.ops.sympow.attend(*tensors, return_state, *options)
-        else:  # the same without PyTorch's dispatcher, which takes longer than a token
-            rows, after = _rows_and_state(attention_of, tensors, plain, return_state)
+        elif _recorded(tensors):
+            rows, *after = _Attend.apply(*tensors, return_state, *options, attention_of)
+        else:
+            rows, after = _rows_and_state(attention_of, tensors, _key_of(tensors), return_state)
     except (sympow.ShapeMismatch, sympow.InvalidArgument) as error:
         raise sympow._in_layout(layout, error) from None
     rows = _as_given(rows, queries, layout, sizes)
