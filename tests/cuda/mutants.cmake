@@ -4,6 +4,9 @@
 #
 # What breaks by leaving out an instruction the tests try themselves (host/mutation.hpp); these are conditions, indices,
 # fragments and ends. mutants/LIST.cmake names the test, tests/cuda/TEST.cpp, and what becomes of what, one place each.
+# A list that names `kernels` is of the file of launches KERNELS.cu, which -D KERNEL_COMPILER=... and -D OBJECTS=... make a
+# device_test of, for an interpreter of PTX: it does each of the list's `runs`, variables of the interpreter and arguments, with
+# _ for spaces.
 cmake_minimum_required(VERSION 3.25)
 
 set(names "")
@@ -53,7 +56,37 @@ list(TRANSFORM INCLUDES PREPEND "-idirafter")
 list(APPEND INCLUDES -I${SCRATCH}/cuda/src -I${SCRATCH}/tests/cuda -I${SCRATCH}/tests/cuda/table -I${root}/include
   -I${root}/cuda/include -I${root}/tests/support)
 
+function(run_device name failed)
+  execute_process(COMMAND ${KERNEL_COMPILER} -std=c++20 -O3 --no-compress -gencode arch=compute_90a,code=compute_90a
+    -I${SCRATCH}/cuda/src -I${root}/include -I${root}/cuda/include -I${GENERATED} -c ${GENERATED}/${kernels}.cu
+    -o ${SCRATCH}/kernels.o COMMAND_ERROR_IS_FATAL ANY)
+  execute_process(COMMAND ${COMPILER} ${SCRATCH}/kernels.o ${OBJECTS} -lpthread -o ${SCRATCH}/mutant COMMAND_ERROR_IS_FATAL ANY)
+  set(${failed} 0 PARENT_SCOPE)
+  foreach(words IN LISTS runs)
+    string(REPLACE " --only" ";${SCRATCH}/mutant;--only" words "PTXEMU_WGMMA=late ${words}")
+    string(REPLACE " " ";" words "${words}")
+    string(REPLACE "_" " " spaced "${words}")
+    set(command "")
+    foreach(word other IN ZIP_LISTS words spaced)
+      if(word MATCHES "^d_")
+        list(APPEND command ${other})
+      else()
+        list(APPEND command ${word})
+      endif()
+    endforeach()
+    execute_process(COMMAND ${CMAKE_COMMAND} -E env ${command} TIMEOUT 120 RESULT_VARIABLE result OUTPUT_QUIET ERROR_QUIET)
+    if(result)
+      set(${failed} ${result} PARENT_SCOPE)
+      return()
+    endif()
+  endforeach()
+endfunction()
 function(run name failed)
+  if(kernels)
+    run_device(${name} result)
+    set(${failed} ${result} PARENT_SCOPE)
+    return()
+  endif()
   execute_process(COMMAND ${COMPILER} -std=c++20 -Og ${INCLUDES} ${SCRATCH}/tests/cuda/${test}.cpp ${LIBRARIES}
     -o ${SCRATCH}/mutant COMMAND_ERROR_IS_FATAL ANY)
   execute_process(COMMAND ${SCRATCH}/mutant ${filter} --abort TIMEOUT 600 RESULT_VARIABLE result OUTPUT_QUIET ERROR_QUIET)

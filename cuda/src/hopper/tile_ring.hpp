@@ -161,8 +161,7 @@ class Producer {
     at_.advance();
   }
   /// The next tile in two steps: begin(tile, slot) starts its copies, and when those of the warp's tile before have
-  /// come, finish(tile, slot) completes that one: after `begin`, or before it while there is no empty slot. `finish_tile`
-  /// completes the last.
+  /// come, finish(tile, slot) completes that one: after `begin`, or before it while no slot is empty.
   template <class Begin, class Finish>
   SYMPOW_DEVICE void begin_tile(const Begin& begin, const Finish& finish) {
     if (is_mine(at_.slot())) {
@@ -193,6 +192,7 @@ class Producer {
     block::warp_barrier();
     if (block::lane() == 0) barrier_arrive<Barriers::arrivals>(memory_.barriers.full(begun_));
   }
+  /// Completes the last tile.
   template <class Finish>
   SYMPOW_DEVICE void finish_last_tile(const Finish& finish) const {
     block::cp_async_commit();

@@ -114,8 +114,8 @@ struct Update {
   SYMPOW_DEVICE static Shared<T> values(const Memory<T>& memory, int slot) {
     return memory.sums(0).template as<T>().after(slot * tile_entries);
   }
-  /// Where the lane's two pairs of tokens lie in k̃ᵀ, of 16 tokens: those of a left factor, 8 tokens apart. The channel is
-  /// lane / 4 of the first octet; one more is 64 entries further, of the same 16 tokens for channels 4 apart.
+  /// Where a left factor of 16 tokens lies in k̃ᵀ: the lane's two pairs of tokens, 8 apart. Four channels in a row
+  /// have their 16 tokens in different places, so that lanes read and write without a conflict.
   SYMPOW_DEVICE static int column_place(int channel, int step) {
     return channel * 64 + ((step ^ channel % 4) * 4 + block::lane() % 4) * 4;
   }
