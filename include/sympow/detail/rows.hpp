@@ -257,11 +257,18 @@ class PowerRows : public SegmentRows<Scalar, F> {
     const Weight decay(between);
     Scalar *const weights = memory_.weights(keys.size).data(), *const sums = memory_.denominator_partial(n_).data();
     const double* const levels = memory_.levels(n_).data();
-    Index known = 0;  // weights, at the level of the row before
+    Index known = 0;   // weights, at the level of the row before
+    double least = 0;  // what does not matter to any row of this level
     const auto weigh = [&](Scalar* column, Segment seen, Index depth, Index i) {
       if (i > begin_ && levels[i] != levels[i - 1]) known = 0;
+      if (known == 0) {
+        least = -log2_zero;
+        for (Index row = i; row < end_ && levels[row] == levels[i]; ++row)
+          least = std::min(least, memory_.heaviest(n_)[row]);
+        least += negligible_weight<Scalar, F> - finite(levels[i]);
+      }
       set_weights_at(weights + known, keys.exponents + known, keys.fractions + known, depth - known,
-                     decay.exponent - finite(levels[i]), static_cast<Scalar>(decay.fraction));
+                     decay.exponent - finite(levels[i]), static_cast<Scalar>(decay.fraction), least);
       known = depth;
       const Scalar sum = weigh_logits<P>(column, weights, std::min(depth, (seen.end() + 15) / 16 * 16));
       sums[i] = pending_ > 0 ? sums[i] + sum : sum;

@@ -67,15 +67,17 @@ inline bool gates_agree(const Eigen::VectorXd& log_a) {
   return std::all_of(log_a.data(), log_a.data() + log_a.size(), [&](double x) { return x == log_a[0]; });
 }
 
-/// weights_j ← factor · fractions_j · 2^{exponents_j + shift}: 0 below the normal numbers of the type, and no power of
-/// two above the largest of the type.
+/// weights_j ← factor · fractions_j · 2^{exponents_j + shift}: 0 below 2^least or the normal numbers of the type, and no
+/// power of two above the largest of the type.
 template <class Scalar>
 void set_weights_at(Scalar* __restrict weights, const double* __restrict exponents, const Scalar* __restrict fractions,
-                    Index n, double shift, Scalar factor) {
+                    Index n, double shift, Scalar factor, double least) {
   constexpr double bias = std::numeric_limits<Scalar>::max_exponent - 1,
                    ulp_is_1 = 0x1p52;  // a conversion may be made before the comparisons, and trap
   for (Index j = 0; j < n; ++j) {
-    const double whole = std::min(std::max(exponents[j] + shift, -bias), bias - 1);  // a key that no row sees
+    const double exponent = exponents[j] + shift;
+    const double whole =
+        exponent < least ? -bias : std::min(std::max(exponent, -bias), bias - 1);  // a key that no row sees
     const auto word = static_cast<Bits<Scalar>>(std::bit_cast<std::uint64_t>(whole + bias + ulp_is_1));
     weights[j] = fractions[j] * factor * std::bit_cast<Scalar>(word << bits_of_fraction<Scalar>);
   }

@@ -276,7 +276,8 @@ class StateBackward {
       if (levels[end] == log2_zero) continue;
       if (level == log2_zero || level - levels[end] > near) {
         level = levels[end];
-        set_weights_at(weights.data(), keys.exponents, keys.fractions, std::min(end + 1, keys.size), -level, Scalar(1));
+        set_weights_at(weights.data(), keys.exponents, keys.fractions, std::min(end + 1, keys.size), -level, Scalar(1),
+                       negligible_weight<Scalar, F> - near);
       }
       levels[end] = level;
       s.rows.add(end, totals_of_scores<P>(s.segment.logits().col(end).data(), weights.data(),

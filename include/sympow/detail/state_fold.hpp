@@ -413,24 +413,31 @@ void fold(const F& feature, FoldBuffers<Scalar>& memory, StateSums<Scalar>& stat
                        passed;
   if (level == log2_zero) return state.clear();  // channels may have closed one after the other
   const double M = std::ceil(level);
-  auto weights = memory.weights(m + n), norms = memory.norms(m + n);
-  auto values = memory.values(e, m + n);
+  auto all_weights = memory.weights(m + n), all_norms = memory.norms(m + n);
+  auto all_values = memory.values(e, m + n);
   const auto weigh = [&](const WeightedKeys<Scalar>& keys, Index first) {
-    auto some = weights.segment(first, keys.size);
-    set_weights_at(some.data(), keys.exponents, keys.fractions, keys.size, passed - M, Scalar(1));
-    scale_columns<Scalar>(keys.values, some, values.middleCols(first, keys.size));
-    std::copy_n(keys.norms, keys.size, norms.data() + first);
+    auto some = all_weights.segment(first, keys.size);
+    set_weights_at(some.data(), keys.exponents, keys.fractions, keys.size, passed - M, Scalar(1),
+                   std::max(recent.heaviest, own.heaviest) + negligible_weight<Scalar, F> + passed - M);
+    scale_columns<Scalar>(keys.values, some, all_values.middleCols(first, keys.size));
+    std::copy_n(keys.norms, keys.size, all_norms.data() + first);
   };
   weigh(recent, 0), weigh(own, m);
-  const RowPanels<Scalar> panels = row_panels<Scalar>(values, m + n <= few_tokens ? 0 : state.Z.size(), memory.packed);
+  Index forgotten = 0;  // tokens that do not matter any more
+  while (forgotten < m + n && all_weights[forgotten] == Scalar(0)) ++forgotten;
+  const Index count = m + n - forgotten;
+  auto weights = all_weights.tail(count), norms = all_norms.tail(count);
+  const MatrixView<Scalar> values = all_values.rightCols(count);
+  const RowPanels<Scalar> panels = row_panels<Scalar>(values, count <= few_tokens ? 0 : state.Z.size(), memory.packed);
   const auto vectors_of = [](const WeightedKeys<Scalar>& keys) {  // they are this segment's, or the state's
     return MatrixView<Scalar>(const_cast<Scalar*>(keys.vectors.data), keys.vectors.down, keys.size);
   };
   const bool copies = (m > 0 && n > 0) || (waits && m + n > 0);
   const MatrixView<Scalar> one = m == 0 ? vectors_of(own) : vectors_of(recent),
-                           both = copies ? memory.vectors(one.rows(), m + n) : one;
-  if (copies && m > 0) both.leftCols(m) = one;
-  if (copies && n > 0) both.rightCols(n) = vectors_of(own);
+                           all = copies ? memory.vectors(one.rows(), m + n) : one;
+  if (copies && m > 0) all.leftCols(m) = one;
+  if (copies && n > 0) all.rightCols(n) = vectors_of(own);
+  const MatrixView<Scalar> both = all.rightCols(count);
   if (waits) {
     multiply_channels(memory, waiting, -1, both);
     set_norms<Scalar>(both, norms);
@@ -441,21 +448,21 @@ void fold(const F& feature, FoldBuffers<Scalar>& memory, StateSums<Scalar>& stat
   const auto visit = [&](Index first, Strided<const Scalar*> phi, Index width) {
     state.change_columns(first, width, split_columns, memory.columns, [&](Index begin, MatrixView<Scalar> S) {
       decay.multiply(S.data(), begin, S.cols(), e);
-      if (m + n > 0) panels.times(true, S.cols(), m + n, phi.at(0, begin - first), {S.data(), 1, e});
+      if (count > 0) panels.times(true, S.cols(), count, phi.at(0, begin - first), {S.data(), 1, e});
     });
     Scalar* const Z = state.Z.data() + first;
     decay.multiply(Z, first, width, 1);
-    if (m + n > 0) product<Scalar>(true, width, 1, m + n, phi.transposed(), {weights.data(), 1, m + n}, {Z, 1, width});
+    if (count > 0) product<Scalar>(true, width, 1, count, phi.transposed(), {weights.data(), 1, count}, {Z, 1, width});
   };
-  if (m + n == 0)
+  if (count == 0)
     visit(0, {nullptr, 0, 0}, state.Z.size());
   else
-    for_phi_panels(feature, memory.phi, both, m + n <= few_tokens, visit);
+    for_phi_panels(feature, memory.phi, both, count <= few_tokens, visit);
 
   decay_channel_weights<P>(memory, state, decay.factor);
   if (state.channel_weights.size() > 0) add_channel_weights<P, Scalar>(state.channel_weights, both, weights.data());
   state.A *= decay.factor == 0 ? 0 : decay.factor * std::exp2(left);
-  for (Index j = 0; j < m + n; ++j)
+  for (Index j = 0; j < count; ++j)
     state.A += static_cast<double>(weights[j]) * power<P>(static_cast<double>(norms[j]));
   state.L = level;
   state.recent.clear();
