@@ -1,4 +1,7 @@
 // The forms give the rows of the definition by the row rule: every power, shape, length, gate and size of keys.
+#include <ctime>
+#include <limits>
+
 #include <sympow/attention/state_file.hpp>
 
 #include "catch.hpp"
@@ -94,4 +97,29 @@ TEST_CASE("keys of 1e6, none, keys of 1e-6 under gates of .8: the small ones tak
     for (const Turning turning : {Turning::none, Turning::rotary})
       check<Scalar, P>(2, 3, 1500, Gates::none, Lengths::falling, turning, 7);
   });
+}
+
+TEST_CASE("rows take as long under strong gates as under weak ones", "[laws]") {
+  constexpr Index d = 32, T = 1024;
+  const SymmetricPower<2> feature;
+  Random random(5);
+  const auto X = random.matrix<float>(d, T);
+  const auto time_of = [&](Form form, double log_gate) {
+    const auto transition = constant_decay(std::exp(log_gate));
+    std::clock_t best = std::numeric_limits<std::clock_t>::max();
+    for (int n = 0; n < 5; ++n) {
+      const std::clock_t begin = std::clock();
+      const Matrix<float> Y = form == Form::chunked ? chunked(feature, transition, X, X, X, {.chunk = 512})
+                                                    : attention(feature, transition, X, X, X);
+      best = std::min(best, std::clock() - begin);
+      CHECK(Y.allFinite());
+    }
+    return static_cast<double>(best);
+  };
+  // Products with weights that no row notices are not normal numbers, which take 100 times as long on some processors.
+  for (const double log_gate : {-.3, -1., -5.}) {
+    CAPTURE(log_gate);
+    CHECK(time_of(Form::chunked, log_gate) <= 2 * time_of(Form::chunked, -.01));
+    CHECK(time_of(Form::attention, log_gate) <= 2 * time_of(Form::attention, -.01));
+  }
 }
