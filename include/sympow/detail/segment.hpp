@@ -67,8 +67,8 @@ inline bool gates_agree(const Eigen::VectorXd& log_a) {
   return std::all_of(log_a.data(), log_a.data() + log_a.size(), [&](double x) { return x == log_a[0]; });
 }
 
-/// weights_j ← factor · fractions_j · 2^{exponents_j + shift}: 0 below 2^least or the normal numbers of the type, and no
-/// power of two above the largest of the type.
+/// weights_j ← factor · fractions_j · 2^{exponents_j + shift}: 0 below 2^least and below the normal numbers of the
+/// type, and no power of two above the largest of the type.
 template <class Scalar>
 void set_weights_at(Scalar* __restrict weights, const double* __restrict exponents, const Scalar* __restrict fractions,
                     Index n, double shift, Scalar factor, double least) {
