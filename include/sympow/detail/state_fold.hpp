@@ -423,9 +423,8 @@ void fold(const F& feature, FoldBuffers<Scalar>& memory, StateSums<Scalar>& stat
     std::copy_n(keys.norms, keys.size, all_norms.data() + first);
   };
   weigh(recent, 0), weigh(own, m);
-  Index forgotten = 0;  // tokens that do not matter any more
-  while (forgotten < m + n && all_weights[forgotten] == Scalar(0)) ++forgotten;
-  const Index count = m + n - forgotten;
+  Index count = m + n;  // of the last tokens, which still matter
+  while (count > 0 && all_weights[m + n - count] == Scalar(0)) --count;
   auto weights = all_weights.tail(count), norms = all_norms.tail(count);
   const MatrixView<Scalar> values = all_values.rightCols(count);
   const RowPanels<Scalar> panels = row_panels<Scalar>(values, count <= few_tokens ? 0 : state.Z.size(), memory.packed);
