@@ -100,5 +100,6 @@ mutant(later_keys "key <= row &&" "")
 set(source cuda/src/hopper/attention.hpp)
 mutant(rows_see_later_keys "first + h <= row() + 8 * g &&" "")
 mutant(score_not_awaited "          products_wait<0>();\n          if (held >= 0) release(held);" "          if (held >= 0) release(held);")
-mutant(hidden_keys_of_rows "from + place + h >= seen" "true")
+# Such keys are copied as 0.
+survivor(hidden_keys_of_rows "from + place + h >= seen" "true")
 mutant(phi_of_rows_overwritten "products_wait<1>();  // those of the tile before with this φ" "")
