@@ -116,7 +116,7 @@ TEST_CASE("rows take as long under strong gates as under weak ones", "[laws]") {
     }
     return static_cast<double>(best);
   };
-  // Products with weights that no row notices are not normal numbers, which take 100 times as long on some processors.
+  // Products with weights that no row notices are not normal numbers, which take many times as long on some processors.
   for (const double log_gate : {-.3, -1., -5.}) {
     CAPTURE(log_gate);
     CHECK(time_of(Form::chunked, log_gate) <= 2 * time_of(Form::chunked, -.01));
