@@ -22,7 +22,7 @@ mutant(wrong_round_empty "barrier_wait(memory_.barriers.empty(at.slot()), at.par
 mutant(own_into_full "barrier_wait(memory_.barriers.own_empty(buffer_.slot()), buffer_.parity() ^ 1);" "")
 mutant(copies_not_announced "    barrier_arrive_with_copies(barrier);\n" "    barrier_arrive(barrier);\n")
 mutant(second_normaliser_tile_not_empty "    wait_for_empty(first);\n    wait_for_empty(at_);\n" "    wait_for_empty(first);\n")
-# The four copying warps have written before anybody reads.
+# The four copying warps have written before a consumer reads.
 survivor(normaliser_half_written "block::bar_sync(3, group_threads);" "")
 mutant(one_tile_for_two "    if (is_mine(at_.slot())) announce(memory_.barriers.full(at_.slot()));\n    at_.advance();\n  }\n  /// Copies rows" "    if (is_mine(at_.slot())) announce(memory_.barriers.full(first.slot()));\n    at_.advance();\n  }\n  /// Copies rows")
 mutant(finishes_too_early "block::cp_async_wait<1>();" "block::cp_async_wait<2>();")
@@ -51,7 +51,7 @@ mutant(bit_of_another_slot "of_normaliser >> slot & 1u" "of_normaliser >> (slot 
 mutant(weight_not_a_root "square_root(weight[n])" "weight[n]")
 mutant(row_has_no_unit "(is_row ? 1.f : inverse[n])" "inverse[n]")
 mutant(offset_not_in_units "is_row ? offset[n] * units[0] : 1.f" "is_row ? offset[n] : 1.f")
-# Their rows are 0; it guards against weights that nobody has written.
+# Rows of these tokens are 0; the predicate is for uninitialized weights.
 survivor(tokens_before_count "token + n >= bounds[0] &&" "")
 survivor(tokens_behind_count "&& token + n < bounds[1]" "")
 # The interpreter has no lanes ahead of their warp.
