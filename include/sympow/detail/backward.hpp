@@ -78,7 +78,7 @@ class ChunkedBackward {
     if (segments_.action() == KeyAction::turn && gauge.size() != segments_.flows_through())
       gauge.setZero(segments_.flows_through());
     if (!call.options.mask.is_full)
-      segments_.segment.limit_decay(KeyScales<Scalar>::most_apart);  // one pass for all rows
+      segments_.segment.limit_decay(4 * KeyScales<Scalar>::most_apart);  // few passes for all rows
     auto& ranges = call.buffers.segments;
     ranges.clear();
     for (Index t = 0; t < tokens_; t = ranges.back().end()) {

@@ -170,10 +170,12 @@ class KeyBlocksBackward {
   // g_i = 2^{exponent_i} (G_i, last_i), and 2^{exponent_i - H} with the largest exponent H.
   void load_rows(Segments& s) {
     const Index n = s.size(), e = s.call.V.rows();
+    const bool has_window = s.call.options.mask.has_window();
     H_ = s.largest_exponent();
     auto G = m_.G(e, n), scaled = s.buffers.G(e, n);
     for (Index i = 0; i < n; ++i) {
-      m_.row_factors(n)[i] = s.rows.has_gradient(i) ? nearest_power_of_two<Scalar>(s.rows.exponent(i) - H_) : Scalar(0);
+      const double exponent = has_window ? s.rows.exponent(i) : s.rows.exponent_outside(i);
+      m_.row_factors(n)[i] = exponent == log2_zero ? Scalar(0) : nearest_power_of_two<Scalar>(exponent - H_);
       m_.last(n)[i] = s.rows.last(i);
       s.rows.set_gradient(G.col(i), i, Scalar(1));
       set_scaled(scaled.col(i).data(), G.col(i).data(), m_.row_factors(n)[i], e);
@@ -258,11 +260,15 @@ class KeyBlocksBackward {
     if (s.by_slopes()) slopes.array() *= m_.slopes(n, count).array();
     if constexpr (is_exponential) lengthen_logits(s, slopes, m_.lengths(all).data() + first);
     give_keys(s, block, is_far ? H_ + exponent - block.unit : 0, queries, logits, slopes);
-    // dq̂_i = Σ_j slope_ij 2^{shift_j} k̂_j
+    // dq̂_i = Σ_j slope_ij 2^{shift_j} k̂_j, without keys that do not matter beside the heaviest, where all rows see it
+    const double least = mask.has_window() ? log2_zero : negligible_weight<Scalar, F>;
+    if (exponent - s.N < least) return add_flows(s, block, exponent - shift, of_rows, of_keys);
     auto moved = m_.moved_keys(d, count);
-    for (Index j = 0; j < count; ++j)
+    for (Index j = 0; j < count; ++j) {
+      const double beside = m_.shifts(all)[first + j] + exponent - s.N;
       set_scaled(moved.col(j).data(), keys.col(j).data(),
-                 nearest_power_of_two<Scalar>(m_.shifts(all)[first + j] + exponent - shift - s.N), d);
+                 beside < least ? Scalar(0) : nearest_power_of_two<Scalar>(beside - shift), d);
+    }
     for (Index j = 0; j < count && !sees_all; ++j) {  // 0 · NaN must not reach a row that does not see it
       if (moved.col(j).allFinite()) continue;
       const Segment seen = rows_of(j);

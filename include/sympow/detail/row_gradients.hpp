@@ -197,11 +197,12 @@ template <class Scalar>
 struct RowGradientBuffers {
   Panel<Scalar> dY, factors, last;
   Panel<double> of_dY, exponents, sums, products, levels, noise;
+  Panel<double> outside;  ///< exponents of what rows give to keys before the segment
 
   void reserve(Index e, Index n) {
     dY(e, n);
     for (auto* panel : {&factors, &last}) (*panel)(n);
-    for (auto* panel : {&of_dY, &exponents, &sums, &products, &levels, &noise}) (*panel)(n);
+    for (auto* panel : {&of_dY, &exponents, &sums, &products, &levels, &noise, &outside}) (*panel)(n);
   }
 };
 
@@ -248,6 +249,10 @@ class RowGradients {
   /// After `finish`: -∞ for a row without gradient.
   [[nodiscard]] double exponent(Index i) { return buffers_.exponents(n_)[i]; }
   [[nodiscard]] bool has_gradient(Index i) { return exponent(i) != log2_zero; }
+  /// The same for keys before the segment, which all rows see: -∞ also for a query of length 0, and for a row that
+  /// matters to none of them beside an earlier row, whose weights no channel has made less. Source: the bound on
+  /// gradients, in which a row with 2^exponent |factor| has a part of its own.
+  [[nodiscard]] double exponent_outside(Index i) { return buffers_.outside(n_)[i]; }
   [[nodiscard]] Scalar factor(Index i) { return buffers_.factors(n_)[i]; }
   [[nodiscard]] Scalar last(Index i) { return buffers_.last(n_)[i]; }
 
@@ -276,14 +281,19 @@ class RowGradients {
   }
   /// All is added.
   void finish(const LoadedSegment<Scalar, F>& segment) {
+    double most = log2_zero;
     for (Index i = 0; i < n_; ++i) {
-      buffers_.exponents(n_)[i] = log2_zero;
+      buffers_.exponents(n_)[i] = buffers_.outside(n_)[i] = log2_zero;
       buffers_.factors(n_)[i] = buffers_.last(n_)[i] = 0;
       if (!has_dY(i)) continue;
       if (divides())
         end_mean(i);
       else
         end_sum(i, segment);
+      if (!is_exponential && segment.queries().lengths[i] == log2_zero) continue;
+      if (const Scalar size = std::abs(factor(i)); size > 0 && !is_exponential)
+        most = std::max(most, exponent(i) + exponent_above(size));
+      if (!(exponent(i) < most + negligible_weight<Scalar, F>)) buffers_.outside(n_)[i] = exponent(i);
     }
   }
   /// 2^shift g_i without `last`, 0 where the row has no gradient, whatever dy is.

@@ -397,7 +397,7 @@ class StateBackward {
     set_copy(V, own.values.leftCols(count).transpose());
     auto last = m_.last(std::max(queries.cols(), n)).head(queries.cols());
     for (Index i = 0; i < queries.cols(); ++i) {
-      const double exponent = exponent_in_adjoint(s, i);
+      const double exponent = s.rows.exponent_outside(i);
       const auto weight =
           exponent == log2_zero || level == log2_zero
               ? Scalar(0)
@@ -450,12 +450,8 @@ class StateBackward {
   // That of what the rows of a segment add to H.
   [[nodiscard]] double level_of_rows(Segments& s) {
     double level = log2_zero;
-    for (Index i = 0; i < s.size(); ++i) level = std::max(level, exponent_in_adjoint(s, i));
+    for (Index i = 0; i < s.size(); ++i) level = std::max(level, s.rows.exponent_outside(i));
     return level;
-  }
-  // Of what row i adds to H; a query of length 0 adds nothing, whatever its row is.
-  [[nodiscard]] static double exponent_in_adjoint(Segments& s, Index i) {
-    return s.segment.queries().lengths[i] == log2_zero ? log2_zero : s.rows.exponent(i);
   }
   void give_keys(Segments& s, MatrixView<Scalar> keys, MatrixView<Scalar> d_keys, MatrixView<Scalar> values) {
     const Index n = s.size(), count = keys.cols();
