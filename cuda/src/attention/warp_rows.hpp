@@ -32,10 +32,19 @@ struct QueryNorms {
   Lanes<float> square[count];  ///< ‖q̂‖²
 };
 
-/// q̂ in place of q: 8 `groups` rows from `first` on, in octet_place<d>. The largest entry of a row comes into [½, 1);
+/// Where the octets of rows of d channels are: in octet_place<d>.
+template <int d>
+struct OctetPlaces {
+  template <class Row, class Octet>
+  SYMPOW_DEVICE static auto at(Row row, Octet octet) {
+    return octet_place<d>(row, octet);
+  }
+};
+
+/// q̂ in place of q: 8 `groups` rows from `first` on. The largest entry of a row comes into [½, 1);
 /// rows of zeros stay, and rows with a number that is not finite become NaN. Adds to norms.exponent. Only for the
 /// warp's own lanes, who are in step after it.
-template <int d, int groups, class T>
+template <int d, class Places = OctetPlaces<d>, int groups, class T>
 SYMPOW_DEVICE void normalise_queries(QueryNorms<groups>& norms, block::Shared<T> queries, int first) {
   using namespace block;
   constexpr std::size_t parts = d / 32 > 0 ? d / 32 : 1;  // of a row, four lanes with eight channels each
@@ -44,7 +53,7 @@ SYMPOW_DEVICE void normalise_queries(QueryNorms<groups>& norms, block::Shared<T>
   for (int g = 0; g < groups; ++g) {
     Lanes<float> entries[parts][8];
     const auto place = [&](std::size_t n) {
-      return octet_place<d>(lane() / 4 + (first + 8 * g), lane() % 4 + 4 * static_cast<int>(n)) / 2;
+      return Places::at(lane() / 4 + (first + 8 * g), lane() % 4 + 4 * static_cast<int>(n)) / 2;
     };
     Lanes<float> largest = 0.f;
     SYMPOW_UNROLL
@@ -85,9 +94,9 @@ SYMPOW_DEVICE void normalise_queries(QueryNorms<groups>& norms, block::Shared<T>
   warp_barrier();
 }
 
-/// Turns such rows in place, in octet_place<width>, those of tokens from `begin` on, beyond `last` like it. Each entry
+/// Turns such rows in place, those of tokens from `begin` on, beyond `last` like it. Each entry
 /// is rounded to T.
-template <int d, int groups, class T, int width = d>
+template <int d, int groups, class Places = OctetPlaces<d>, class T>
 SYMPOW_DEVICE void turn_queries(block::Shared<T> queries, int first, const Rotary& rotary, int b, int key_head,
                                 std::int64_t begin, int last) {
   using namespace block;
@@ -97,7 +106,7 @@ SYMPOW_DEVICE void turn_queries(block::Shared<T> queries, int first, const Rotar
     const Lanes<int> row = lane() / 4 + 8 * (n / parts),
                      octet = lane() % 2 + lane() % 4 / 2 * (d / 16) + 2 * (n % parts);
     const Lanes<bool> active = lane() % 4 * 8 < d;
-    const Lanes<int> place = octet_place<width>(row + first, octet) / 2;
+    const Lanes<int> place = Places::at(row + first, octet) / 2;
     Lanes<Pair<T>> pairs[4];
     SYMPOW_UNROLL
     for (int i = 0; i < 4; ++i) pairs[i] = Pair<T>{};

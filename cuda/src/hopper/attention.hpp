@@ -1,4 +1,4 @@
-// Rows of attention for Hopper: P 2, 16 bits, d up to 64, e up to 64.
+// Rows of attention for Hopper: P 2, 16 bits, d up to 128, e up to 64, of d 128 any.
 #pragma once
 
 #include "../attention/attention.hpp"
@@ -8,8 +8,8 @@ namespace sympow::cuda::hopper {
 
 /// y_i as sympow::cuda::Attention has it, with the same arguments; states in one term.
 ///
-/// A block takes items of 256 queries as long as there are any, two blocks of 64 for each computing group, who share
-/// what comes: first the state, φ(q̂) S with φ made in registers, and q̂ Z, whose product with q̂ is twice the
+/// A block takes items of 256 queries and 64 value channels as long as there are any, two blocks of 64 for each
+/// computing group, who share what comes: first the state, φ(q̂) S with φ made in registers, and q̂ Z, whose product with q̂ is twice the
 /// normaliser; then keys, from old to new. Queries become q̂ where they lie.
 /// A key before a block of rows has one weight for all of them, 2^{u_j - R}, R = r of the block's first row, made once
 /// by the group that copies; in the block each pair has its own. As sympow::cuda::Attention does, by blocks of 64 rows
@@ -21,17 +21,20 @@ template <class T, int d>
 struct Attention {
   using General = cuda::Attention<T, 2, d>;
   using Args = typename General::Args;
-  static constexpr int kept = 12;  // numbers of a lane and tile
+  static constexpr int parts = channel_tiles<d>, widest = parts > 1 ? 256 : 64;  // e up to that
+  static constexpr int kept = 12;                                                // numbers of a lane and tile
   static constexpr int threads = block_threads, blocks_per_multiprocessor = 1,
                        shared_bytes = shared_memory_bytes + 2 * 256 * kept * 4;
   static constexpr int tiles = 2, blocks_of_item = 2 * tiles;  // blocks of rows, of a group and of both
 
-  static std::int64_t items(const Sequences& sequences, const Heads& heads) {
-    return count_items(sequences, heads.query, blocks_of_item);
+  /// Of e value channels; as items count, so is a head for each of them.
+  SYMPOW_HOST_DEVICE static int columns(int e) { return parts > 1 ? (e + 63) / 64 : 1; }
+  static std::int64_t items(const Sequences& sequences, const Heads& heads, int e) {
+    return count_items(sequences, heads.query * columns(e), blocks_of_item);
   }
   /// For a device of so many multiprocessors.
-  static Blocks blocks(const Sequences& sequences, const Heads& heads, int multiprocessors) {
-    return {grid_of(sequences, heads.query, multiprocessors, blocks_of_item)};
+  static Blocks blocks(const Sequences& sequences, const Heads& heads, int e, int multiprocessors) {
+    return {grid_of(sequences, heads.query * columns(e), multiprocessors, blocks_of_item)};
   }
 
   SYMPOW_DEVICE static void run([[maybe_unused]] const Args& x) {
@@ -58,14 +61,18 @@ struct Attention {
   /// What both kinds of groups know of an item.
   struct RowItem : Item {
     const Args& x;
-    int key_head;
+    int column = 0, key_head;        ///< the first value channel
     std::int64_t state_slot;         ///< of the state head
     double state_level = -infinity;  ///< L; -∞: S is not read
 
     SYMPOW_DEVICE RowItem(const Args& args, int index) : RowItem(args, forgotten(args.sequences), args.heads, index) {}
     SYMPOW_DEVICE RowItem(const Args& args, const Sequences& sequences, Heads heads, int index)
-        : Item(sequences, forgotten(heads).query, index, blocks_of_item), x(args) {
+        : Item(sequences, forgotten(heads).query * columns(args.e), index, blocks_of_item), x(args) {
       if (!exists()) return;
+      if constexpr (parts > 1) {
+        column = head % columns(x.e) * 64;
+        head /= columns(x.e);
+      }
       heads = forgotten(heads);
       const int state_head = heads.state_of_query(head);
       key_head = heads.key_of_state(state_head);
@@ -97,7 +104,8 @@ struct Attention {
     }
   };
   SYMPOW_DEVICE static int items_of(const Args& x) {
-    return x.sequences.batch * x.sequences.most_chunks() * x.heads.query * items_of_chunk(x.sequences, blocks_of_item);
+    return x.sequences.batch * x.sequences.most_chunks() * x.heads.query * columns(x.e) *
+           items_of_chunk(x.sequences, blocks_of_item);
   }
 
   /// Beside a group's tile of keys or values: weights of these keys for each of its blocks of rows behind them, and for
@@ -109,7 +117,7 @@ struct Attention {
   // ---- the group that copies ----
 
   SYMPOW_DEVICE static void bring_items(const Args& x, const Memory<T>& memory) {
-    Producer<T> producer(memory);
+    typename Walk::Producer producer(memory);
     const int items = items_of(x);
 #pragma unroll 1
     for (int index = block::block_index(0); index < items; index += static_cast<int>(gridDim.x)) {
@@ -117,17 +125,17 @@ struct Attention {
       if (!item.exists()) continue;
       producer.forget();
       producer.next_own([&](Shared<T> tile, int n) {
-        producer.bring(tile, x.queries.data,
-                       x.queries.at(item.block.b, item.block.begin + item.first_row(n), item.head), x.queries.token, 0,
-                       item.block.length - item.first_row(n), d);
+        const int first = item.first_row(n / parts), channel = n % parts * 64;
+        producer.bring(tile, x.queries.data, x.queries.at(item.block.b, item.block.begin + first, item.head) + channel,
+                       x.queries.token, 0, item.block.length - first, d - channel);
       });
-      if (item.reads_state()) Walk::bring(producer, x.prefixes, item.state_slot, x.e);
+      if (item.reads_state()) Walk::bring(producer, x.prefixes, item.state_slot, x.e, item.column);
       bring_keys(producer, item);
     }
   }
-  /// Keys and values of blocks of keys, two tiles next to each other in the ring; beside the first one the weights of
-  /// keys for the rows of group 0, beside the second one those for group 1.
-  SYMPOW_DEVICE static void bring_keys(Producer<T>& producer, const RowItem& item) {
+  /// Keys and values of blocks of keys, tiles next to each other in the ring; beside the first one the weights of keys
+  /// for the rows of group 0, beside the last one those for group 1.
+  SYMPOW_DEVICE static void bring_keys(typename Walk::Producer& producer, const RowItem& item) {
     const Args& x = item.x;
     const int seen = item.reset(item.block.top), last = item.last_block();
     const FirstRows rows{item.anchor(block::lane() % blocks_of_item), item.seen(block::lane() % blocks_of_item)};
@@ -135,12 +143,13 @@ struct Attention {
     for (int n = item.first_block(); n <= last; ++n) {
       const int from = n * block_tokens;
 #pragma unroll
-      for (int own = 0; own < 2; ++own)
+      for (int part = 0; part <= parts; ++part)
         producer.next_tile([&](Shared<T> tile, int slot) {
-          const auto& of = own == 0 ? x.keys : x.values;
-          producer.bring(tile, of.data, of.at(item.block.b, item.block.begin + from, item.key_head), of.token,
-                         seen - from, item.block.length - from, own == 0 ? d : x.e);
-          weigh_keys(producer.weights(slot), item, from, own, rows);
+          const auto& of = part < parts ? x.keys : x.values;
+          const int channel = part < parts ? 64 * part : item.column;
+          producer.bring(tile, of.data, of.at(item.block.b, item.block.begin + from, item.key_head) + channel, of.token,
+                         seen - from, item.block.length - from, (part < parts ? d : x.e) - channel);
+          if (part == 0 || part == parts) weigh_keys(producer.weights(slot), item, from, part / parts, rows);
         });
     }
   }
@@ -201,7 +210,8 @@ struct Attention {
         if (exists(item, 0)) {
           run(item, index);
         } else {
-          consumer.skip((item.reads_state() ? Walk::count : 0) + 2 * (item.last_block() - item.first_block() + 1));
+          consumer.skip((item.reads_state() ? Walk::count : 0) +
+                        (parts + 1) * (item.last_block() - item.first_block() + 1));
           consumer.release_own();
         }
       }
@@ -209,7 +219,7 @@ struct Attention {
 
    private:
     SYMPOW_DEVICE Shared<T> queries(int t) const {
-      return consumer.memory.own_tile(consumer.buffer.slot(), own * tiles + t);
+      return consumer.memory.own_tile(consumer.buffer.slot(), (own * tiles + t) * parts);
     }
     SYMPOW_DEVICE int first_row(const RowItem& item, int t) const { return item.first_row(own * tiles + t); }
     SYMPOW_DEVICE bool exists(const RowItem& item, int t) const { return first_row(item, t) < item.block.length; }
@@ -253,10 +263,10 @@ struct Attention {
       QueryNorms<2> norms{};
 #pragma unroll 1
       for (int turns = x.rotary.rates.data ? 1 : 0; turns >= 0; --turns) {
-        normalise_queries<64>(norms, queries(t), first);
+        normalise_queries<64 * parts, TilePlaces<d>>(norms, queries(t), first);
         if (turns > 0)
-          turn_queries<d, 2, T, 64>(queries(t), first, x.rotary, item.block.b, item.key_head, item.block.begin + token,
-                                    item.block.length - 1 - token);
+          turn_queries<d, 2, TilePlaces<d>>(queries(t), first, x.rotary, item.block.b, item.key_head,
+                                            item.block.begin + token, item.block.length - 1 - token);
       }
       const float four[4] = {static_cast<float>(norms.exponent[0]), static_cast<float>(norms.exponent[1]),
                              norms.square[0], norms.square[1]};
@@ -280,14 +290,16 @@ struct Attention {
     /// sum = φ(q̂) S, and the lane's part of φ(q̂) Z, in units of the state.
     SYMPOW_DEVICE void read_state() {
 #pragma unroll
-      for (int t = 0; t < tiles; ++t) read_normaliser(t);
+      for (int part = 0; part < parts; ++part)
+#pragma unroll
+        for (int t = 0; t < tiles; ++t) read_normaliser(t, part);
       LeftFactors<T> phi[tiles];
 #pragma unroll
       for (int t = 0; t < tiles; ++t) clear(phi[t]);
       int held = -1;  // the slot of the tile that products still read
 #pragma unroll 1
       for (int a = 0; a < d / 8; ++a) {
-        const Octet<T> outer[tiles] = {{queries(0), row(), a}, {queries(1), row(), a}};
+        const Octet<T, d> outer[tiles] = {{queries(0), row(), a}, {queries(1), row(), a}};
 #pragma unroll 1
         for (int b = a; b < d / 8; ++b, consumer.at.advance()) {
           const std::uint32_t tile = consumer.descriptor();
@@ -295,7 +307,7 @@ struct Attention {
 #pragma unroll
           for (int t = 0; t < tiles; ++t)
 #pragma unroll
-            for (int g = 0; g < 2; ++g) two[t][g] = pair_of(queries(t), row() + 8 * g, b);
+            for (int g = 0; g < 2; ++g) two[t][g] = pair_of<d>(queries(t), row() + 8 * g, b);
           consumer.wait();
 #pragma unroll
           for (int t = 0; t < tiles; ++t) {
@@ -315,30 +327,31 @@ struct Attention {
       consumer.release(held);
       pin(sum);
     }
-    /// ½ ⟨q̂, q̂ Z⟩, both tiles of Z being next in the ring.
-    SYMPOW_DEVICE void read_normaliser(int t) {
-      LeftFactors<T> left;
-      load_left(left, queries(t), 16 * warp());
+    /// ½ ⟨q̂, q̂ Z⟩ of 64 columns of Z, whose tiles are next in the ring.
+    SYMPOW_DEVICE void read_normaliser(int t, int part) {
+      LeftFactors<T> left[parts];
+#pragma unroll
+      for (int p = 0; p < parts; ++p) load_left(left[p], queries(t).after(p * tile_entries), 16 * warp());
       pin(left);
       Accumulator z;
       auto at = consumer.at;
 #pragma unroll
-      for (int n = 0; n < Walk::normaliser_tiles; ++n, consumer.at.advance()) {
+      for (int n = 0; n < 2 * parts; ++n, consumer.at.advance()) {
         consumer.wait();
         products_fence();
-        multiply_transposed<d / 16>(z, left, consumer.descriptor(), n > 0);
+        multiply_transposed<channels_of_tile<d> / 16>(z, left[n / 2], consumer.descriptor(), n > 0);
         products_commit();
         products_wait<0>();
         if (t == tiles - 1) consumer.release(consumer.at.slot());
       }
       if (t < tiles - 1) consumer.at = at;
       pin(z);
-      total[t][0] = total[t][1] = 0.f;
+      if (part == 0) total[t][0] = total[t][1] = 0.f;
 #pragma unroll
-      for (int o = 0; o < d / 8; ++o)
+      for (int o = 0; o < channels_of_tile<d> / 8; ++o)
 #pragma unroll
         for (int g = 0; g < 2; ++g) {
-          const Pair<T> pair = left[o / 2][o % 2 * 2 + g];
+          const Pair<T> pair = left[part][o / 2][o % 2 * 2 + g];
           total[t][g] += .5f * (z[o][2 * g] * block::lower(pair) + z[o][2 * g + 1] * block::upper(pair));
         }
     }
@@ -367,20 +380,23 @@ struct Attention {
       const int first = item.reset(first_row(item, 0)), own_block = first_row(item, 0) / block_tokens;
       const int last = own_block + (exists(item, 1) ? 1 : 0), last_seen[tiles] = {first, item.seen(own * tiles + 1)};
       LeftFactors<T> p;
-      int held = -1;  // the slot of the first of both tiles that products still read
+      int held = -1;  // the slot of the first of the tiles that products still read
       const auto release = [&](int slot) {
-        consumer.release(slot);
-        consumer.release((slot + 1) % ring_slots);
+#pragma unroll
+        for (int n = 0; n <= parts; ++n) consumer.release((slot + n) % ring_slots);
       };
       const int last_of_item = item.last_block();
       int n = item.first_block();
-      for (; n * block_tokens + block_tokens <= first; ++n) consumer.skip(2);
+      for (; n * block_tokens + block_tokens <= first; ++n) consumer.skip(parts + 1);
 #pragma unroll 1
       for (; n <= last; ++n) {
-        const std::uint32_t keys = consumer.descriptor();
+        std::uint32_t keys[parts];
         const int slot = consumer.at.slot();
-        consumer.wait();
-        consumer.at.advance();
+#pragma unroll
+        for (int part = 0; part < parts; ++part, consumer.at.advance()) {
+          keys[part] = consumer.descriptor();
+          consumer.wait();
+        }
         consumer.wait();
         const std::uint32_t values = consumer.descriptor();
         const Shared<float> weights = consumer.memory.weights(own == 0 ? slot : consumer.at.slot());
@@ -389,7 +405,11 @@ struct Attention {
         for (int t = 0; t < tiles; ++t) {
           Accumulator s;
           products_fence();
-          multiply_transposed<T, d / 16>(s, descriptor_of(queries(t).address), keys);
+#pragma unroll
+          for (int part = 0; part < parts; ++part)
+            multiply_transposed<T, channels_of_tile<d> / 16>(
+                s, descriptor_of(queries(t).address) + static_cast<std::uint32_t>(part) * tile_step, keys[part],
+                part > 0);
           products_commit();
           products_wait<0>();
           if (held >= 0) release(held);
@@ -416,7 +436,7 @@ struct Attention {
       products_wait<0>();
       if (held >= 0) release(held);
       pin(sum);
-      for (; n <= last_of_item; ++n) consumer.skip(2);  // keys behind the rows
+      for (; n <= last_of_item; ++n) consumer.skip(parts + 1);  // keys behind the rows
     }
     /// Scores of the first `count` keys become 0.
     SYMPOW_DEVICE static void hide(Accumulator& s, int count) {
@@ -523,8 +543,9 @@ struct Attention {
         rows[0][8][2 * g + 1] = 0.f;
         if (block::lane() % 4 != 0) rows[0][8][2 * g] = 0.f;
       }
-      const RowPlaces places{item.block.b,     item.head, 0, item.block.begin, first_row(item, t) + 16 * warp(),
-                             item.block.length};
+      const RowPlaces places{
+          item.block.b,     item.head, item.column / 64, item.block.begin, first_row(item, t) + 16 * warp(),
+          item.block.length};
       const QueryNorms<2> of_queries{{static_cast<int>(norms[0]), static_cast<int>(norms[1])}, {norms[2], norms[3]}};
       block::warp_barrier();  // rows of the tile before have been read
       write_rows<2>(x, places, rows, levels, of_queries, mass, sums().memory.template as<T>(), 0,

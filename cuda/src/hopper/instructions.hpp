@@ -17,6 +17,17 @@ using block::Pair, block::Shared;
 /// a multiple of 1024.
 inline constexpr int tile_rows = 64, tile_entries = 64 * 64, tile_bytes = 2 * tile_entries;
 
+/// Where an octet begins of a row of d channels, whose 64s are in tiles next to each other.
+template <int d>
+struct TilePlaces {
+  SYMPOW_DEVICE static int at(int row, int octet) {
+    if constexpr (d <= 64)
+      return octet_place<64>(row, octet);
+    else
+      return octet / 8 * tile_entries + octet_place<64>(row, octet % 8);
+  }
+};
+
 // ---- barriers: a phase ends when as many threads have arrived as `init` says ----
 
 SYMPOW_DEVICE void barrier_init(std::uint32_t barrier, int arrivals) {
@@ -180,11 +191,12 @@ SYMPOW_DEVICE void multiply_transposed(Accumulator& c, const LeftFactors<T>& lef
 #pragma unroll
   for (int s = 0; s < steps; ++s) wgmma<0>(c, left[s], whole_descriptor(tile + 2 * s), adds || s > 0);
 }
-/// c = left × tileᵀ of two tiles.
+/// c = left × tileᵀ (+ c) of two tiles.
 template <class T, int steps = 4>
-SYMPOW_DEVICE void multiply_transposed(Accumulator& c, std::uint32_t left, std::uint32_t tile) {
+SYMPOW_DEVICE void multiply_transposed(Accumulator& c, std::uint32_t left, std::uint32_t tile, bool adds = false) {
 #pragma unroll
-  for (int s = 0; s < steps; ++s) wgmma<T>(c, whole_descriptor(left + 2 * s), whole_descriptor(tile + 2 * s), s > 0);
+  for (int s = 0; s < steps; ++s)
+    wgmma<T>(c, whole_descriptor(left + 2 * s), whole_descriptor(tile + 2 * s), adds || s > 0);
 }
 /// c += left × tile, summed over the tile's rows.
 template <class T>

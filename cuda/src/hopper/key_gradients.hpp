@@ -24,7 +24,8 @@ template <class T, int d>
 struct KeyGradients {
   using General = cuda::KeyGradients<T, 2, d>;
   using Args = typename General::Args;
-  static constexpr int threads = block_threads, blocks_per_multiprocessor = 1, shared_bytes = shared_memory_bytes;
+  static constexpr int threads = block_threads, blocks_per_multiprocessor = 1, shared_bytes = shared_memory_bytes,
+                       widest = 64;
 
   /// For a device of so many multiprocessors.
   static Blocks blocks(const Sequences& sequences, const Heads& heads, int multiprocessors) {

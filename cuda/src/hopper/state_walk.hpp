@@ -9,22 +9,30 @@
 
 namespace sympow::cuda::hopper {
 
-/// The group that copies brings a state: its normaliser as two tiles, from floats or from three terms, then the tiles
-/// of octets (a, b), a ≤ b, in order.
+/// The group that copies brings a state: its normaliser in two terms, a tile of both for each 64 of its columns and of
+/// its rows, from floats or from three terms, then the tiles of octets (a, b), a ≤ b, in order: 64 value channels from
+/// `channel` on.
 template <class T, int d, bool from_floats = true>
 struct StateTiles {
-  static constexpr int octets = d / 8, stages = state_stages(2, d), normaliser_tiles = 2,
-                       count = stages + normaliser_tiles;
+  static constexpr int octets = d / 8, stages = state_stages(2, d), parts = channel_tiles<d>,
+                       normaliser_tiles = 2 * parts * parts, count = stages + normaliser_tiles;
+  using Producer = hopper::Producer<T, own_buffers<d>>;
 
-  SYMPOW_DEVICE static void bring(Producer<T>& producer, const Prefixes<T>& state, std::int64_t slot, int e) {
+  SYMPOW_DEVICE static void bring(Producer& producer, const Prefixes<T>& state, std::int64_t slot, int e,
+                                  int channel = 0) {
     const std::int64_t first = slot * state_rows(2, d);
-    producer.next_tiles([&](Shared<T> high, Shared<T> low) { write_normaliser(high, low, state, first); });
+#pragma unroll 1
+    for (int n = 0; n < parts * parts; ++n)
+      producer.next_tiles([&](Shared<T> high, Shared<T> low) {
+        write_normaliser(high, low, state, first, n / parts * 64, n % parts * 64);
+      });
 #pragma unroll 1
     for (int a = 0; a < octets; ++a)
 #pragma unroll 1
       for (int b = a; b < octets; ++b)
         producer.next_tile([&](Shared<T> tile, int) {
-          producer.bring(tile, state.sums, (first + stage_of(a, b) * stage_rows) * e, e, 0, stage_rows, e);
+          producer.bring(tile, state.sums, (first + stage_of(a, b) * stage_rows) * e + channel, e, 0, stage_rows,
+                         e - channel);
         });
   }
 
@@ -32,9 +40,9 @@ struct StateTiles {
   SYMPOW_DEVICE static int stage_of(int a, int b) { return b * (b + 1) / 2 + a; }
 
   /// Z as a symmetric matrix whose diagonal is doubled, ∂/∂x of Σ_m Z_m x_m being Z x: in two terms of T. A thread
-  /// writes halves of octets of both.
+  /// writes halves of octets of both. Rows and columns of the tiles from these on.
   SYMPOW_DEVICE static void write_normaliser(Shared<T> high, Shared<T> low, const Prefixes<T>& state,
-                                             std::int64_t first) {
+                                             std::int64_t first, int first_row, int first_column) {
     int four = static_cast<int>(threadIdx.x) % 16 * 4, row = static_cast<int>(threadIdx.x) / 16;
     pin(four), pin(row);
 #pragma unroll 1
@@ -43,7 +51,8 @@ struct StateTiles {
       if (row < d && four < d) {
 #pragma unroll
         for (int i = 0; i < 4; ++i) {
-          const int column = four + i, lower = row < column ? row : column, upper = row < column ? column : row;
+          const int own = first_row + row, other = first_column + four + i;
+          const int lower = own < other ? own : other, upper = own < other ? other : own;
           const int at = stage_of(lower / 8, upper / 8) * stage_rows + lower % 8 * 8 + upper % 8;
           entries[i] = normaliser_of(state, first + at) * (lower == upper ? 2.f : 1.f);
         }
@@ -72,19 +81,19 @@ struct StateTiles {
 };
 
 /// The lane's two channels of an octet of a row.
-template <class T>
+template <int d, class T>
 SYMPOW_DEVICE Pair<T> pair_of(Shared<T> rows, int row, int octet) {
-  return load_one(rows.template as<Pair<T>>(), octet_place<64>(row, octet) / 2 + block::lane() % 4);
+  return load_one(rows.template as<Pair<T>>(), TilePlaces<d>::at(row, octet) / 2 + block::lane() % 4);
 }
 
 /// The channels of octet a in rows 8 g + lane / 4.
-template <class T>
+template <class T, int d = 64>
 struct Octet {
   Pair<T> pairs[2][4];
 
   SYMPOW_DEVICE Octet(Shared<T> rows, int row, int a) {
 #pragma unroll
-    for (int g = 0; g < 2; ++g) load(pairs[g], rows.template as<Pair<T>>(), octet_place<64>(row + 8 * g, a) / 2);
+    for (int g = 0; g < 2; ++g) load(pairs[g], rows.template as<Pair<T>>(), TilePlaces<d>::at(row + 8 * g, a) / 2);
   }
   /// φ of tile (a, b), rounded to T. `two`: the lane's channels of octet b.
   SYMPOW_DEVICE void monomials(LeftFactors<T>& phi, const Pair<T> (&two)[2]) const {
@@ -156,7 +165,7 @@ struct OuterOctet : Octet<T> {
 /// A group that computes: 64 rows x̂ of d channels, with vectors u of 64, both tiles of its own.
 template <class T, int d>
 struct ComputingGroup {
-  Consumer<T> consumer;
+  Consumer<T, own_buffers<d>> consumer;
   int own;  ///< which block of an item
 
   SYMPOW_DEVICE static int warp() { return static_cast<int>(threadIdx.x) / 32 % 4; }
@@ -165,7 +174,7 @@ struct ComputingGroup {
   SYMPOW_DEVICE Shared<T> vectors() const { return consumer.memory.own_tile(consumer.buffer.slot(), 2 + own); }
   SYMPOW_DEVICE OctetSums<d> sums() const { return {consumer.memory.sums(4 * own + warp()), 0}; }
   /// The lane's two channels of an octet of row `n`.
-  SYMPOW_DEVICE Pair<T> row_pair(int n, int octet) const { return pair_of(rows(), n, octet); }
+  SYMPOW_DEVICE Pair<T> row_pair(int n, int octet) const { return pair_of<d>(rows(), n, octet); }
 
   /// Dφ(x̂)ᵀ S [u; o] of a state S to `sums`, and with `has_product` φ(x̂) S to `product`; o of rows 8 g + lane / 4.
   template <bool has_product>

@@ -16,7 +16,17 @@ inline constexpr int copying_registers = 72, computing_registers = 216;
 /// Slots of the ring of tiles, and bytes beside each for the weights of a tile's rows.
 inline constexpr int ring_slots = 8, weight_bytes = 64 * 20;
 
-/// Of a block, from a multiple of 1024 on: two buffers of four tiles, the ring, weights, 4096 bytes per computing warp.
+/// Rows of d channels are in so many tiles, of so many channels each.
+template <int d>
+inline constexpr int channel_tiles = (d + 63) / 64;
+template <int d>
+inline constexpr int channels_of_tile = d < 64 ? d : 64;
+
+/// Buffers of an item's own tiles, two of four tiles, or one of eight.
+template <int d>
+inline constexpr int own_buffers = d > 64 ? 1 : 2;
+
+/// Of a block, from a multiple of 1024 on: eight tiles of items' own, the ring, weights, 4096 bytes per computing warp.
 inline constexpr int shared_memory_bytes = 1024 + (8 + ring_slots) * 8192 + ring_slots * weight_bytes + 8 * 4096;
 
 /// Blocks of 64 tokens that a thread block takes at once, one for each computing group.
@@ -143,7 +153,7 @@ struct Memory {
 };
 
 /// A warp of the group that copies.
-template <class T>
+template <class T, int own_buffers = 2>
 class Producer {
  public:
   SYMPOW_DEVICE explicit Producer(const Memory<T>& memory) : memory_(memory) {}
@@ -213,13 +223,14 @@ class Producer {
     at_.advance();
   }
   /// Copies rows first … end - 1 of rows `distance` entries apart; the others, and channels from `channels` on, are 0.
+  /// The last four octets are `gap` entries behind the first four.
   template <class U>
   SYMPOW_DEVICE void bring(Shared<T> tile, Global<U> from, std::int64_t at_first, std::int64_t distance, int first,
-                           int end, int channels) const {
+                           int end, int channels, int gap = 0) const {
     int row = block::lane() / 8, octet = block::lane() % 8;  // a lane has an octet of every fourth row
     pin(row);
     const bool exists = 8 * octet < channels;
-    const U* source = from.data + (at_first + row * distance + 8 * octet);
+    const U* source = from.data + (at_first + row * distance + 8 * octet + (octet < 4 ? 0 : gap));
     const std::uint32_t to = tile.address + 128 * row + 16 * (octet ^ row), other = to ^ 64;  // of rows 8 n, 8 n + 4
     std::int64_t step = 4 * distance;
     pin(step);
@@ -236,11 +247,12 @@ class Producer {
       }
     }
   }
-  /// The tiles that an item has of its own: write(tile, n) by warp n.
+  /// The tiles that an item has of its own: write(tile, n) by warp n % 4.
   template <class Write>
   SYMPOW_DEVICE void next_own(const Write& write) {
     barrier_wait(memory_.barriers.own_empty(buffer_.slot()), buffer_.parity() ^ 1);
-    write(memory_.own_tile(buffer_.slot(), warp()), warp());
+#pragma unroll
+    for (int n = 0; n < 8 / own_buffers; n += 4) write(memory_.own_tile(buffer_.slot(), n + warp()), n + warp());
     announce(memory_.barriers.own_full(buffer_.slot()));
     buffer_.advance();
   }
@@ -274,7 +286,7 @@ class Producer {
   int begun_ = -1;  ///< the slot of the warp's tile that is not finished
   Memory<T> memory_;
   RingCount<ring_slots> at_;
-  RingCount<2> buffer_;
+  RingCount<own_buffers> buffer_;
 };
 
 /// Runs a block: bring(memory) by the group that copies, compute(memory, group) by groups 0 and 1 that compute. The
@@ -296,11 +308,11 @@ SYMPOW_DEVICE void run_groups(const Bring& bring, const Compute& compute) {
 }
 
 /// A computing group's side of the ring.
-template <class T>
+template <class T, int own_buffers = 2>
 struct Consumer {
   Memory<T> memory;
   RingPlace<ring_slots> at;
-  RingPlace<2> buffer;
+  RingPlace<own_buffers> buffer;
 
   SYMPOW_DEVICE void wait() const { barrier_wait(memory.barriers.full(at.slot()), at.parity()); }
   SYMPOW_DEVICE void wait_own() const { barrier_wait(memory.barriers.own_full(buffer.slot()), buffer.parity()); }

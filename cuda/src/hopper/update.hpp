@@ -1,4 +1,4 @@
-// Sums of chunks for Hopper: P 2, 16 bits, d up to 64, e up to 64.
+// Sums of chunks for Hopper: P 2, 16 bits, d up to 128, e up to 64, of d 128 any.
 #pragma once
 
 #include "../layout/exponents.hpp"
@@ -9,28 +9,38 @@ namespace sympow::cuda::hopper {
 
 /// ΔS and ΔZ as sympow::cuda::Update has them, of keys or of rows, with the same arguments.
 ///
-/// A block takes items of a chunk and state head as long as there are any: two units, one for each computing group. A
-/// unit is four tiles of 64 monomials (i, j), i in octet a and j in octet b, or Z. The group that copies brings stages
-/// of 64 tokens: keys, which become k̃ = √w k̂ when they have come, and their transpose, and values.
+/// A block takes items of a chunk, state head and 64 value channels as long as there are any: two units, one for each
+/// computing group. A unit is four tiles of 64 monomials (i, j), i in octet a and j in octet b, or Z. The group that
+/// copies brings stages of 64 tokens: keys, which become k̃ = √w k̂ when they have come, and their transpose, and values.
 ///   tiles   left factors k̃_i k̃_j in registers, 16 tokens at a time; times v, whose tile has a token in each row
 ///   Z       (ℓ k̃)ᵀ k̃, ℓ = 1 of keys: the part i ≤ j of this symmetric matrix
+///
+/// A stage has 64 channels of keys. Of d 128 these are one half of them, whose tiles are as those of d 64; or four
+/// octets of each, for tiles of a in the first and b in the second half; or the first half, and the second in the place
+/// of values, for what Z has of both.
 ///
 /// Roundings: k̃, φ and ℓ k̃ to T; sums in float. Cost: 2 D e operations a token.
 template <class T, int d>
 struct Update {
   using General = cuda::Update<T, 2, d>;
   using Args = typename General::Args;
-  static constexpr int octets = d / 8, units_of_row = d > 32 ? 2 : 1;  // of a row of tiles (a, b), b ≥ a
-  static constexpr int tile_units = d == 64 ? 9 : d == 32 ? 3 : 1, pairs = (tile_units + 1) / 2;
+  static constexpr int parts = channel_tiles<d>, channels = channels_of_tile<d>;     // of keys: halves of d 128
+  static constexpr int widest = parts > 1 ? 256 : 64;                                // e up to that
+  static constexpr int octets = channels / 8, units_of_row = channels > 32 ? 2 : 1;  // of a row of tiles (a, b), b ≥ a
+  static constexpr int tile_units = channels == 64 ? 9 : channels == 32 ? 3 : 1, pairs_of_part = (tile_units + 1) / 2;
+  /// Pairs of units for 64 value channels: those of parts, then those of two parts, without what Z has of both.
+  static constexpr int tile_pairs = parts > 1 ? 2 * pairs_of_part + 8 : pairs_of_part;
   static constexpr int threads = block_threads, blocks_per_multiprocessor = 1;
   static constexpr int shared_bytes = 1024 + 3 * ring_slots * 8192 + ring_slots * weight_bytes;
 
-  SYMPOW_HOST_DEVICE static std::int64_t items(const Sequences& sequences, const Heads& heads) {
-    return std::int64_t{sequences.batch} * sequences.most_chunks() * heads.state * pairs;
+  /// Of a chunk and state head with e value channels.
+  SYMPOW_HOST_DEVICE static int pairs(int e) { return parts > 1 ? (e + 63) / 64 * tile_pairs + 1 : tile_pairs; }
+  SYMPOW_HOST_DEVICE static std::int64_t items(const Sequences& sequences, const Heads& heads, int e) {
+    return std::int64_t{sequences.batch} * sequences.most_chunks() * heads.state * pairs(e);
   }
   /// For a device of so many multiprocessors.
-  static Blocks blocks(const Sequences& sequences, const Heads& heads, int multiprocessors) {
-    const std::int64_t all = items(sequences, heads);
+  static Blocks blocks(const Sequences& sequences, const Heads& heads, int e, int multiprocessors) {
+    const std::int64_t all = items(sequences, heads, e);
     return {all < multiprocessors ? all : multiprocessors};
   }
 
@@ -39,16 +49,19 @@ struct Update {
     run_groups<T, 104, 200>(
         [&](const Memory<T>& memory) {
           Producer<T> producer(memory);
-          unsigned of_normaliser = 0;  // a bit for each slot
+          unsigned of_normaliser = 0;  // a bit for each slot: keys stay as rows, or the second half of them does
           const auto finish = [&](Shared<T> keys, int slot) {
-            weigh_keys(memory, keys, slot, of_normaliser >> slot & 1u);
+            finish_weights(memory, slot);
+            weigh_keys(memory, keys, slot, true, of_normaliser >> slot & 1u);
+            if (parts > 1 && (of_normaliser >> slot & 256u))
+              weigh_keys(memory, values(memory, slot), slot, false, true);
           };
           each_item(x, [&](const ChunkItem& item) { bring_item(item, memory, producer, of_normaliser, finish); });
           producer.finish_last_tile(finish);
         },
         [&](const Memory<T>& memory, int group) {
           Computing computing{{memory, {}, {}}};
-          each_item(x, [&](const ChunkItem& item) { computing.run(item, item.pair * 2 + group); });
+          each_item(x, [&](const ChunkItem& item) { computing.run(item, group); });
         });
 #endif
   }
@@ -57,17 +70,48 @@ struct Update {
  private:
   static_assert(tile_units % 2 == 1, "the last unit of the last pair is Z");
 
+  /// Two units, and of which channels a stage has keys.
+  struct PairOfUnits {
+    int pair;  ///< -1: what Z has of both parts
+
+    SYMPOW_DEVICE explicit PairOfUnits(int n) : pair(parts > 1 ? n - 1 : n) {}
+    SYMPOW_DEVICE bool is_of_both() const { return parts > 1 && pair < 0; }
+    /// Tiles with a in one part and b in the other.
+    SYMPOW_DEVICE bool is_across() const { return parts > 1 && of_columns() >= 2 * pairs_of_part; }
+    /// The first value channel.
+    SYMPOW_DEVICE int column() const { return parts > 1 && pair > 0 ? pair / tile_pairs * 64 : 0; }
+    /// The octet of channels that is the n-th of a stage.
+    SYMPOW_DEVICE int octet(int n) const {
+      if (parts == 1 || is_of_both()) return n;
+      if (!is_across()) return n + of_columns() / pairs_of_part * 8;
+      const int across = of_columns() - 2 * pairs_of_part;
+      return n < 4 ? n + across / 4 * 4 : n + 4 + across / 2 % 2 * 4;
+    }
+    /// tile_units: Z.
+    SYMPOW_DEVICE int unit(int group) const {
+      if (is_of_both()) return tile_units;
+      return (is_across() ? pair % 2 : parts > 1 ? of_columns() % pairs_of_part : pair) * 2 + group;
+    }
+    SYMPOW_DEVICE bool has_normaliser(int group) const {
+      return is_of_both() ? group == 0 : unit(group) == tile_units && column() == 0;
+    }
+    /// Whether its left and right factors are the same keys.
+    SYMPOW_DEVICE bool has_square() const { return !is_of_both() && !is_across() && unit(1) == tile_units; }
+
+   private:
+    SYMPOW_DEVICE int of_columns() const { return parts > 1 ? pair % tile_pairs : pair; }
+  };
   /// Two units of a chunk and state head.
-  struct ChunkItem {
+  struct ChunkItem : PairOfUnits {
     const Args& x;
-    int index, pair, head, b;
+    int index, head, b;
     bool exists;
     std::int64_t begin;       ///< the chunk's first token
     int own_slot, seen, end;  ///< its slot of head 0; tokens of the chunk before and after these count as 0
 
-    SYMPOW_DEVICE ChunkItem(const Args& args, int n) : x(args), index(n), pair(n % pairs) {
-      head = index / pairs % x.heads.state;
-      const int place = index / pairs / x.heads.state, chunk = place % x.sequences.most_chunks();
+    SYMPOW_DEVICE ChunkItem(const Args& args, int n) : PairOfUnits(n % pairs(args.e)), x(args), index(n) {
+      head = index / pairs(x.e) % x.heads.state;
+      const int place = index / pairs(x.e) / x.heads.state, chunk = place % x.sequences.most_chunks();
       b = place / x.sequences.most_chunks();
       const Sequence sequence = x.sequences[b];
       exists = chunk < sequence.chunks;
@@ -97,7 +141,7 @@ struct Update {
   SYMPOW_DEVICE static int items_of(const Args& x) {
     Sequences sequences = x.sequences;
     pin(sequences.batch);
-    return static_cast<int>(items(sequences, x.heads));
+    return static_cast<int>(items(sequences, x.heads, x.e));
   }
   template <class Call>
   SYMPOW_DEVICE static void each_item(const Args& x, const Call& call) {
@@ -138,12 +182,19 @@ struct Update {
       producer.begin_tile(
           [&](Shared<T> keys, int slot) {
             const int key_head = x.heads.key > x.heads.state ? head : x.heads.key_of_state(head);
-            of_normaliser = (of_normaliser & ~(1u << slot)) | (item.pair == pairs - 1 ? 1u : 0u) << slot;
+            of_normaliser = (of_normaliser & ~(257u << slot)) | (item.is_of_both()   ? 256u
+                                                                 : item.has_square() ? 1u
+                                                                                     : 0u)
+                                                                    << slot;
             bring_weights(memory, item, unit, head, from, slot);
-            producer.bring(keys, x.keys.data, x.keys.at(place, item.begin + from, key_head), x.keys.token,
-                           item.seen - from, item.end - from, d);
-            producer.bring(values(memory, slot), x.values.data, x.values.at(place, item.begin + from, key_head),
-                           x.values.token, item.seen - from, item.end - from, x.e);
+            producer.bring(keys, x.keys.data, x.keys.at(place, item.begin + from, key_head) + 8 * item.octet(0),
+                           x.keys.token, item.seen - from, item.end - from, channels,
+                           8 * (item.octet(4) - item.octet(0) - 4));
+            const bool are_keys = item.is_of_both();
+            const auto& of = are_keys ? x.keys : x.values;
+            const int column = are_keys ? 64 : item.column();
+            producer.bring(values(memory, slot), of.data, of.at(place, item.begin + from, key_head) + column, of.token,
+                           item.seen - from, item.end - from, (are_keys ? d : x.e) - column);
           },
           finish);
       from += tile_rows;
@@ -189,8 +240,8 @@ struct Update {
     block::warp_barrier();
   }
   /// k̃ᵀ, and for Z k̃ in the place of keys.
-  SYMPOW_DEVICE static void weigh_keys(const Memory<T>& memory, Shared<T> keys, int slot, bool is_of_normaliser) {
-    finish_weights(memory, slot);
+  SYMPOW_DEVICE static void weigh_keys(const Memory<T>& memory, Shared<T> keys, int slot, bool as_columns,
+                                       bool as_rows) {
     const int lane = block::lane();
     const Shared<Pair<T>> to = columns(memory, slot).template as<Pair<T>>();
 #pragma unroll 1
@@ -208,7 +259,8 @@ struct Update {
         for (int n = 0; n < 4; ++n)
           four[n] = block::pack<T>(block::lower(next[n]) * factor[n][0], block::upper(next[n]) * factor[n][1]);
         block::ldmatrix<true>(next, keys, octet_place<64>(row, (octet + 1) % 8));
-        if (is_of_normaliser) stmatrix(keys, octet_place<64>(row, octet), four);
+        if (as_rows) stmatrix(keys, octet_place<64>(row, octet), four);
+        if (!as_columns) continue;
 #pragma unroll
         for (int step = 0; step < 2; ++step) {
           const Pair<T> two[2] = {four[2 * step], four[2 * step + 1]};
@@ -224,7 +276,8 @@ struct Update {
   /// a. Beyond the last octet they are no tiles.
   struct Tiles {
     int count, a, b, other_a, other_b;
-    SYMPOW_DEVICE explicit Tiles(int unit) : a(unit / units_of_row), b(a + unit % units_of_row * 4) {
+    SYMPOW_DEVICE Tiles(int unit, bool is_across) : a(unit / units_of_row), b(a + unit % units_of_row * 4) {
+      if (is_across) a = unit, b = 4;
       count = octets - b < 4 ? octets - b : 4;
       other_a = count == 4 ? a : octets == 2 ? 1 : octets - a;
       other_b = other_a > a ? other_a : octets;
@@ -240,11 +293,14 @@ struct Update {
   struct Computing {
     Consumer<T> consumer;
 
-    SYMPOW_DEVICE void run(const ChunkItem& item, int unit) {
-      if (unit == tile_units)
+    SYMPOW_DEVICE void run(const ChunkItem& item, int group) {
+      const int unit = item.unit(group);
+      if (unit != tile_units)
+        add_tiles(item, unit);
+      else if (parts == 1 || item.has_normaliser(group))
         add_normaliser(item);
       else
-        add_tiles(item, unit);
+        consumer.skip(item.stages());
     }
 
    private:
@@ -257,8 +313,11 @@ struct Update {
     struct FactorPlaces {
       int tails, heads[2];
       SYMPOW_DEVICE FactorPlaces()
-          : tails(2 * column_place(block::lane() / 4, 0)),
-            heads{2 * column_place(2 * warp(), 0), 2 * column_place(2 * warp() + 1, 0)} {}
+          : tails(2 * column_place(block::lane() / 4, 0)), heads{place_of_head(0), place_of_head(1)} {}
+      /// Through a shuffle, so that the compiler keeps it and does not make it again at each stage.
+      SYMPOW_DEVICE static int place_of_head(int n) {
+        return block::shuffle(2 * column_place(2 * warp() + n, 0), block::lane());
+      }
     };
     SYMPOW_DEVICE static void load_factors(Factors& to, const Tiles& tiles, const FactorPlaces& places,
                                            std::uint32_t columns, int step) {
@@ -275,7 +334,7 @@ struct Update {
     }
 
     SYMPOW_DEVICE void add_tiles(const ChunkItem& item, int unit) {
-      const Tiles tiles(unit);
+      const Tiles tiles(unit, item.is_across());
       Accumulator sum[4];
 #pragma unroll
       for (auto& tile : sum) clear(tile);
@@ -325,9 +384,9 @@ struct Update {
       int index = item.index;  // what this takes is in no register before
       pin(index), pin(unit);
       const ChunkItem of(item.x, index);
-      const Tiles all(unit);
+      const Tiles all(unit, of.is_across());
 #pragma unroll
-      for (int f = 0; f < 4; ++f) store_tile(of, all.row(f), all.column(f), sum[f]);
+      for (int f = 0; f < 4; ++f) store_tile(of, of.octet(all.row(f)), of.octet(all.column(f)), sum[f]);
     }
     SYMPOW_DEVICE static void store_tile(const ChunkItem& item, int a, int b, const Accumulator& sum) {
       const int e = item.x.e, lane = block::lane(), j = 8 * b + lane / 4;
@@ -337,7 +396,7 @@ struct Update {
         const std::int64_t entry = (item.slot() * General::D + pair_place(d, i, j)) * e;
 #pragma unroll
         for (int o = 0; o < 8; ++o) {
-          const int column = 8 * o + lane % 4 * 2;
+          const int column = 8 * o + lane % 4 * 2 + item.column();
           const float two[2] = {sum[o][2 * g], sum[o][2 * g + 1]};
           store(item.x.own.sums, entry + column, two, i <= j && j < d && column < e);
         }
@@ -347,7 +406,9 @@ struct Update {
     SYMPOW_DEVICE void add_normaliser(const ChunkItem& item) {
       Accumulator sum;
       clear(sum);
-      const int lane = block::lane(), stages = item.stages();
+      const int stages = item.stages();
+      int lane = block::lane(), channel = 16 * warp() + lane / 4;
+      pin(lane), pin(channel);
 #pragma unroll 1
       for (int stage = 0; stage < stages; ++stage, consumer.at.advance()) {
         consumer.wait();
@@ -362,7 +423,7 @@ struct Update {
 #pragma unroll
           for (int g = 0; g < 2; ++g) {
             Pair<T> two[2];
-            load(two, from, column_place(16 * warp() + 8 * g + lane / 4, s) / 2);
+            load(two, from, column_place(channel + 8 * g, s) / 2);
 #pragma unroll
             for (int n = 0; n < 2; ++n)
               left[s][2 * n + g] =
@@ -371,7 +432,9 @@ struct Update {
         }
         pin(left);
         products_fence();
-        add_product(sum, left, consumer.descriptor());
+        std::uint32_t right = consumer.descriptor();
+        if (item.is_of_both()) right = descriptor_of(values(consumer.memory, consumer.at.slot()).address);
+        add_product(sum, left, right);
         products_commit();
         products_wait<0>();
         consumer.release(consumer.at.slot());
@@ -382,11 +445,14 @@ struct Update {
     SYMPOW_DEVICE static void store_normaliser(const ChunkItem& item, const Accumulator& sum) {
       const float unit = item.offset_unit(1);
       const std::int64_t first = item.slot() * General::D;
+      int row = 16 * warp() + block::lane() / 4 + 8 * item.octet(0);
+      int column = block::lane() % 4 * 2 + (item.is_of_both() ? 64 : 8 * item.octet(0));
+      pin(row), pin(column);
 #pragma unroll
       for (int o = 0; o < 8; ++o)
 #pragma unroll
         for (int r = 0; r < 4; ++r) {
-          const int i = 16 * warp() + 8 * (r / 2) + block::lane() / 4, j = 8 * o + block::lane() % 4 * 2 + r % 2;
+          const int i = row + 8 * (r / 2), j = column + 8 * o + r % 2;
           const float one[1] = {sum[o][r] * unit};
           store(item.x.own.normaliser, first + pair_place(d, i, j), one, i <= j && j < d);
         }

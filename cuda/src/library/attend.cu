@@ -23,8 +23,8 @@ Status with_attention(const Problem& problem, const Plan& plan, const Tokens<T>&
     using Kernel = hopper::Attention<T, d>;
     int count = 0;
     if (!splits(problem))
-      SYMPOW_CUDA_TRY(hopper_multiprocessors<Kernel>(problem, Kernel::items(x.sequences, x.heads), count));
-    if (count > 0) return call.template operator()<Kernel>(Kernel::blocks(x.sequences, x.heads, count));
+      SYMPOW_CUDA_TRY(hopper_multiprocessors<Kernel>(problem, Kernel::items(x.sequences, x.heads, problem.e), count));
+    if (count > 0) return call.template operator()<Kernel>(Kernel::blocks(x.sequences, x.heads, problem.e, count));
   }
   return with_rows<T, P, d, products>(plan.form,
                                       [&]<class Kernel>() { return call.template operator()<Kernel>(general); });

@@ -118,7 +118,7 @@ Status attend_vjp(const Problem& problem, const Plan& plan, const Inputs& inputs
   });
   SYMPOW_CUDA_TRY(allowed);
   int multiprocessors = 0;  // of a device that has kernels for this call of its own
-  if constexpr (has_hopper<T, P, d>) {
+  if constexpr (has_hopper_gradients<T, P, d>) {
     using OfKeys = hopper::KeyGradients<T, d>;
     if (problem.state_heads() == problem.key_heads && !splits(problem) && !has_angles)
       SYMPOW_CUDA_TRY(
@@ -198,7 +198,7 @@ Status attend_vjp(const Problem& problem, const Plan& plan, const Inputs& inputs
                                         e,
                                         adjoints,
                                         angles};
-    if constexpr (has_hopper<T, P, d> && !wanted) {
+    if constexpr (has_hopper_gradients<T, P, d> && !wanted) {
       using Queries = hopper::QueryGradients<T, d>;
       using Keys = hopper::KeyGradients<T, d>;
       if (multiprocessors > 0) {

@@ -60,16 +60,18 @@ Status launch_weights(const Problem& problem, const Blocks& blocks, const Tokens
                             stream);
 }
 
-/// Whether there are kernels for Hopper.
+/// Whether there are kernels for Hopper, and of gradients.
 template <class T, int P, int d>
-inline constexpr bool has_hopper = P == 2 && sizeof(T) == 2 && d <= 64;
+inline constexpr bool has_hopper = P == 2 && sizeof(T) == 2;
+template <class T, int P, int d>
+inline constexpr bool has_hopper_gradients = has_hopper<T, P, d> && d <= 64;
 
 /// The multiprocessors of a device that has this kernel for Hopper; 0 where the problem, or so many items, ask for the
 /// general one.
 template <class Kernel>
 Status hopper_multiprocessors(const Problem& problem, std::int64_t items, int& count) {
   count = 0;
-  if (problem.kernels != Kernels::automatic || problem.e > 64 || items > 0x7fffffff) return {};
+  if (problem.kernels != Kernels::automatic || problem.e > Kernel::widest || items > 0x7fffffff) return {};
   return multiprocessors_of<Kernel>(count);
 }
 
@@ -79,8 +81,8 @@ Status with_update(const Problem& problem, const Sequences& sequences, const Hea
   if constexpr (has_hopper<T, P, d>) {
     using Kernel = hopper::Update<T, d>;
     int count = 0;
-    SYMPOW_CUDA_TRY(hopper_multiprocessors<Kernel>(problem, Kernel::items(sequences, heads), count));
-    if (count > 0) return call.template operator()<Kernel>(Kernel::blocks(sequences, heads, count));
+    SYMPOW_CUDA_TRY(hopper_multiprocessors<Kernel>(problem, Kernel::items(sequences, heads, problem.e), count));
+    if (count > 0) return call.template operator()<Kernel>(Kernel::blocks(sequences, heads, problem.e, count));
   }
   using Kernel = Update<T, P, d, products>;
   return call.template operator()<Kernel>(Kernel::blocks(sequences, heads, problem.e));
