@@ -87,9 +87,8 @@ struct Item {
 /// A place in a ring, and the parity of the round: as a count, in one register, or as both.
 template <int slots>
 struct RingCount {
-  static_assert((slots & (slots - 1)) == 0);
   int count = 0;
-  SYMPOW_DEVICE int slot() const { return count & (slots - 1); }
+  SYMPOW_DEVICE int slot() const { return (slots & (slots - 1)) == 0 ? count & (slots - 1) : count % slots; }
   SYMPOW_DEVICE int parity() const { return count / slots & 1; }
   SYMPOW_DEVICE void advance() { ++count; }
 };
@@ -153,7 +152,7 @@ struct Memory {
 };
 
 /// A warp of the group that copies.
-template <class T, int own_buffers = 2>
+template <class T, int own_buffers = 2, int slots = ring_slots>
 class Producer {
  public:
   SYMPOW_DEVICE explicit Producer(const Memory<T>& memory) : memory_(memory) {}
@@ -163,7 +162,7 @@ class Producer {
   /// The next tile of the ring: write(tile, slot) by the warp whose turn it is.
   template <class Write>
   SYMPOW_DEVICE void next_tile(const Write& write) {
-    if (is_mine(at_.slot())) {
+    if (is_mine(at_)) {
       wait_for_empty(at_);
       write(memory_.tile(at_.slot()), at_.slot());
       announce(memory_.barriers.full(at_.slot()));
@@ -174,7 +173,7 @@ class Producer {
   /// come, finish(tile, slot) completes that one: after `begin`, or before it while no slot is empty.
   template <class Begin, class Finish>
   SYMPOW_DEVICE void begin_tile(const Begin& begin, const Finish& finish) {
-    if (is_mine(at_.slot())) {
+    if (is_mine(at_)) {
       const bool waits = !block::uniform(barrier_has_ended(memory_.barriers.empty(at_.slot()), at_.parity() ^ 1));
       if (waits) block::cp_async_commit();  // none: the tile before has all groups but the last
 #pragma unroll 1
@@ -211,15 +210,15 @@ class Producer {
   /// The next two tiles, by all four warps: write(first, second) writes a quarter of both, by ordinary stores.
   template <class Write>
   SYMPOW_DEVICE void next_tiles(const Write& write) {
-    const RingCount<ring_slots> first = at_;
+    const RingCount<slots> first = at_;
     at_.advance();
     wait_for_empty(first);
     wait_for_empty(at_);
     write(memory_.tile(first.slot()), memory_.tile(at_.slot()));
     publish_tiles();
     block::bar_sync(3, group_threads);
-    if (is_mine(first.slot())) announce(memory_.barriers.full(first.slot()));
-    if (is_mine(at_.slot())) announce(memory_.barriers.full(at_.slot()));
+    if (is_mine(first)) announce(memory_.barriers.full(first.slot()));
+    if (is_mine(at_)) announce(memory_.barriers.full(at_.slot()));
     at_.advance();
   }
   /// Copies rows first … end - 1 of rows `distance` entries apart; the others, and channels from `channels` on, are 0.
@@ -272,8 +271,8 @@ class Producer {
 
  private:
   SYMPOW_DEVICE static int warp() { return static_cast<int>(threadIdx.x) / 32; }
-  SYMPOW_DEVICE static bool is_mine(int slot) { return slot % 4 == warp(); }
-  SYMPOW_DEVICE void wait_for_empty(const RingCount<ring_slots>& at) const {
+  SYMPOW_DEVICE static bool is_mine(const RingCount<slots>& at) { return (at.count & 3) == warp(); }
+  SYMPOW_DEVICE void wait_for_empty(const RingCount<slots>& at) const {
     barrier_wait(memory_.barriers.empty(at.slot()), at.parity() ^ 1);
   }
   /// Arrives for a tile when the copies that the warp has asked for have come, which it does not wait for.
@@ -285,7 +284,7 @@ class Producer {
 
   int begun_ = -1;  ///< the slot of the warp's tile that is not finished
   Memory<T> memory_;
-  RingCount<ring_slots> at_;
+  RingCount<slots> at_;
   RingCount<own_buffers> buffer_;
 };
 
@@ -308,10 +307,10 @@ SYMPOW_DEVICE void run_groups(const Bring& bring, const Compute& compute) {
 }
 
 /// A computing group's side of the ring.
-template <class T, int own_buffers = 2>
+template <class T, int own_buffers = 2, int slots = ring_slots>
 struct Consumer {
   Memory<T> memory;
-  RingPlace<ring_slots> at;
+  RingPlace<slots> at;
   RingPlace<own_buffers> buffer;
 
   SYMPOW_DEVICE void wait() const { barrier_wait(memory.barriers.full(at.slot()), at.parity()); }

@@ -20,21 +20,30 @@ namespace sympow::cuda::hopper {
 /// of values, for what Z has of both.
 ///
 /// Roundings: k̃, φ and ℓ k̃ to T; sums in float. Cost: 2 D e operations a token.
-template <class T, int d>
+template <class T, int d, int column_tiles = 1>
 struct Update {
   using General = cuda::Update<T, 2, d>;
   using Args = typename General::Args;
   static constexpr int parts = channel_tiles<d>, channels = channels_of_tile<d>;     // of keys: halves of d 128
   static constexpr int widest = parts > 1 ? 256 : 64;                                // e up to that
   static constexpr int octets = channels / 8, units_of_row = channels > 32 ? 2 : 1;  // of a row of tiles (a, b), b ≥ a
-  static constexpr int tile_units = channels == 64 ? 9 : channels == 32 ? 3 : 1, pairs_of_part = (tile_units + 1) / 2;
-  /// Pairs of units for 64 value channels: those of parts, then those of two parts, without what Z has of both.
-  static constexpr int tile_pairs = parts > 1 ? 2 * pairs_of_part + 8 : pairs_of_part;
+  static constexpr int unit_tiles = 4 / column_tiles;
+  static constexpr int tile_units = column_tiles * (channels == 64   ? 9
+                                                    : channels == 32 ? 3
+                                                                     : 1),
+                       pairs_of_part = (tile_units + 2) / 2;
+  /// Pairs of units for the value channels of an item: those of parts, then those of two parts, without what Z has of both.
+  static constexpr int across_pairs = 2 * column_tiles;  // of four octets of a part and four of the other
+  static constexpr int tile_pairs = parts > 1 ? 2 * pairs_of_part + 4 * across_pairs : pairs_of_part;
+  static constexpr int slots = column_tiles > 1 ? 6 : ring_slots;                                         // of stages
+  static constexpr int copying = column_tiles > 1 ? 120 : 104, computing = column_tiles > 1 ? 192 : 200;  // registers
   static constexpr int threads = block_threads, blocks_per_multiprocessor = 1;
   static constexpr int shared_bytes = 1024 + 3 * ring_slots * 8192 + ring_slots * weight_bytes;
 
   /// Of a chunk and state head with e value channels.
-  SYMPOW_HOST_DEVICE static int pairs(int e) { return parts > 1 ? (e + 63) / 64 * tile_pairs + 1 : tile_pairs; }
+  SYMPOW_HOST_DEVICE static int pairs(int e) {
+    return parts > 1 ? (e + 64 * column_tiles - 1) / (64 * column_tiles) * tile_pairs + 1 : tile_pairs;
+  }
   SYMPOW_HOST_DEVICE static std::int64_t items(const Sequences& sequences, const Heads& heads, int e) {
     return std::int64_t{sequences.batch} * sequences.most_chunks() * heads.state * pairs(e);
   }
@@ -46,9 +55,9 @@ struct Update {
 
   SYMPOW_DEVICE static void run([[maybe_unused]] const Args& x) {
 #if defined(__CUDA_ARCH_FEAT_SM90_ALL)
-    run_groups<T, 104, 200>(
+    run_groups<T, copying, computing>(
         [&](const Memory<T>& memory) {
-          Producer<T> producer(memory);
+          Producer producer(memory);
           unsigned of_normaliser = 0;  // a bit for each slot: keys stay as rows, or the second half of them does
           const auto finish = [&](Shared<T> keys, int slot) {
             finish_weights(memory, slot);
@@ -68,7 +77,7 @@ struct Update {
 
 #if defined(__CUDA_ARCH_FEAT_SM90_ALL)
  private:
-  static_assert(tile_units % 2 == 1, "the last unit of the last pair is Z");
+  using Producer = hopper::Producer<T, 2, slots>;
 
   /// Two units, and of which channels a stage has keys.
   struct PairOfUnits {
@@ -79,27 +88,28 @@ struct Update {
     /// Tiles with a in one part and b in the other.
     SYMPOW_DEVICE bool is_across() const { return parts > 1 && of_columns() >= 2 * pairs_of_part; }
     /// The first value channel.
-    SYMPOW_DEVICE int column() const { return parts > 1 && pair > 0 ? pair / tile_pairs * 64 : 0; }
+    SYMPOW_DEVICE int column() const { return parts > 1 && pair > 0 ? pair / tile_pairs * 64 * column_tiles : 0; }
     /// The octet of channels that is the n-th of a stage.
     SYMPOW_DEVICE int octet(int n) const {
       if (parts == 1 || is_of_both()) return n;
       if (!is_across()) return n + of_columns() / pairs_of_part * 8;
-      const int across = of_columns() - 2 * pairs_of_part;
-      return n < 4 ? n + across / 4 * 4 : n + 4 + across / 2 % 2 * 4;
+      const int quads = of_across() / across_pairs;
+      return n < 4 ? n + quads / 2 * 4 : n + 4 + quads % 2 * 4;
     }
-    /// tile_units: Z.
+    /// tile_units: Z; beyond it nothing.
     SYMPOW_DEVICE int unit(int group) const {
-      if (is_of_both()) return tile_units;
-      return (is_across() ? pair % 2 : parts > 1 ? of_columns() % pairs_of_part : pair) * 2 + group;
+      if (is_of_both()) return tile_units + group;
+      return (is_across() ? of_across() % across_pairs : parts > 1 ? of_columns() % pairs_of_part : pair) * 2 + group;
     }
-    SYMPOW_DEVICE bool has_normaliser(int group) const {
-      return is_of_both() ? group == 0 : unit(group) == tile_units && column() == 0;
-    }
+    SYMPOW_DEVICE bool has_normaliser(int group) const { return unit(group) == tile_units && column() == 0; }
     /// Whether its left and right factors are the same keys.
-    SYMPOW_DEVICE bool has_square() const { return !is_of_both() && !is_across() && unit(1) == tile_units; }
+    SYMPOW_DEVICE bool has_square() const {
+      return !is_of_both() && !is_across() && unit(tile_units % 2) == tile_units;
+    }
 
    private:
     SYMPOW_DEVICE int of_columns() const { return parts > 1 ? pair % tile_pairs : pair; }
+    SYMPOW_DEVICE int of_across() const { return of_columns() - 2 * pairs_of_part; }
   };
   /// Two units of a chunk and state head.
   struct ChunkItem : PairOfUnits {
@@ -156,7 +166,10 @@ struct Update {
   static_assert(ring_slots == 8, "k̃ᵀ takes the place of eight tiles of an item's own");
   SYMPOW_DEVICE static Shared<T> columns(const Memory<T>& memory, int slot) { return memory.own_tile(0, slot); }
   SYMPOW_DEVICE static Shared<T> values(const Memory<T>& memory, int slot) {
-    return memory.sums(0).template as<T>().after(slot * tile_entries);
+    const Shared<T> behind = memory.sums(0).template as<T>();
+    if constexpr (column_tiles == 1) return behind.after(slot * tile_entries);
+    if (slot < 2) return slot == 0 ? memory.own_tile(0, slots) : memory.tile(slots);  // where no slot is
+    return behind.after((slot - 2) * 2 * tile_entries);
   }
   /// Where a left factor of 16 tokens lies in k̃ᵀ: the lane's two pairs of tokens, 8 apart. Four channels in a row
   /// have their 16 tokens in different places, so that lanes read and write without a conflict.
@@ -170,7 +183,7 @@ struct Update {
   // ---- the group that copies ----
 
   template <class Finish>
-  SYMPOW_DEVICE static void bring_item(const ChunkItem& item, const Memory<T>& memory, Producer<T>& producer,
+  SYMPOW_DEVICE static void bring_item(const ChunkItem& item, const Memory<T>& memory, Producer& producer,
                                        unsigned& of_normaliser, const Finish& finish) {
     const Args& x = item.x;
     const int place = x.sequences.place(item.b);
@@ -193,8 +206,11 @@ struct Update {
             const bool are_keys = item.is_of_both();
             const auto& of = are_keys ? x.keys : x.values;
             const int column = are_keys ? 64 : item.column();
-            producer.bring(values(memory, slot), of.data, of.at(place, item.begin + from, key_head) + column, of.token,
-                           item.seen - from, item.end - from, (are_keys ? d : x.e) - column);
+#pragma unroll
+            for (int c = 0; c < column_tiles; ++c)
+              producer.bring(values(memory, slot).after(c * tile_entries), of.data,
+                             of.at(place, item.begin + from, key_head) + column + 64 * c, of.token, item.seen - from,
+                             item.end - from, (are_keys ? d : x.e) - column - 64 * c);
           },
           finish);
       from += tile_rows;
@@ -276,7 +292,11 @@ struct Update {
   /// a. Beyond the last octet they are no tiles.
   struct Tiles {
     int count, a, b, other_a, other_b;
-    SYMPOW_DEVICE Tiles(int unit, bool is_across) : a(unit / units_of_row), b(a + unit % units_of_row * 4) {
+    int first;  ///< of the unit's
+    SYMPOW_DEVICE Tiles(int unit, bool is_across)
+        : Tiles(unit / column_tiles, is_across, unit % column_tiles * unit_tiles) {}
+    SYMPOW_DEVICE Tiles(int unit, bool is_across, int n)
+        : first(n), a(unit / units_of_row), b(a + unit % units_of_row * 4) {
       if (is_across) a = unit, b = 4;
       count = octets - b < 4 ? octets - b : 4;
       other_a = count == 4 ? a : octets == 2 ? 1 : octets - a;
@@ -286,16 +306,16 @@ struct Update {
       a = other_a, b = other_b, count = 1;
       other_a = three[0], other_b = three[1];
     }
-    SYMPOW_DEVICE int row(int n) const { return n < count ? a : other_a; }
-    SYMPOW_DEVICE int column(int n) const { return n + (n < count ? b : other_b - count); }
+    SYMPOW_DEVICE int row(int n) const { return n + first < count ? a : other_a; }
+    SYMPOW_DEVICE int column(int n) const { return n + first + (n + first < count ? b : other_b - count); }
   };
 
   struct Computing {
-    Consumer<T> consumer;
+    Consumer<T, 2, slots> consumer;
 
     SYMPOW_DEVICE void run(const ChunkItem& item, int group) {
       const int unit = item.unit(group);
-      if (unit != tile_units)
+      if (parts > 1 ? unit < tile_units : unit != tile_units)
         add_tiles(item, unit);
       else if (parts == 1 || item.has_normaliser(group))
         add_normaliser(item);
@@ -305,9 +325,9 @@ struct Update {
 
    private:
     SYMPOW_DEVICE static int warp() { return static_cast<int>(threadIdx.x) / 32 % 4; }
-    /// Left factors of 16 tokens: of four octets b, and of the warp's two channels of both octets a.
+    /// Left factors of 16 tokens: of the octets b of the unit's tiles, and of the warp's two channels of both octets a.
     struct Factors {
-      Pair<T> tails[4][2], heads[2][2][2];
+      Pair<T> tails[std::size_t{unit_tiles}][2], heads[2][2][2];
     };
     /// Where they lie in k̃ᵀ, of the first octet and 16 tokens, in bytes.
     struct FactorPlaces {
@@ -325,11 +345,11 @@ struct Update {
         load(two, Shared<Pair<T>>{columns + static_cast<std::uint32_t>(octet * 1024 + (place ^ 32 * step))}, 0);
       };
 #pragma unroll
-      for (int f = 0; f < 4; ++f) load_two(to.tails[f], tiles.column(f), places.tails);
+      for (int f = 0; f < unit_tiles; ++f) load_two(to.tails[f], tiles.column(f), places.tails);
 #pragma unroll
       for (int g = 0; g < 2; ++g) {
-        load_two(to.heads[0][g], tiles.a, places.heads[g]);
-        load_two(to.heads[1][g], tiles.other_a, places.heads[g]);
+        load_two(to.heads[0][g], column_tiles > 1 ? tiles.row(0) : tiles.a, places.heads[g]);
+        load_two(to.heads[1][g], column_tiles > 1 ? tiles.row(1) : tiles.other_a, places.heads[g]);
       }
     }
 
@@ -339,15 +359,16 @@ struct Update {
 #pragma unroll
       for (auto& tile : sum) clear(tile);
       const int stages = item.stages();
-      const std::uint32_t first_values = descriptor_of(values(consumer.memory, 0).address);
+      std::uint32_t first_values = descriptor_of(values(consumer.memory, 0).address);
       FactorPlaces places;
-      Factors factors;        // of the next 16 tokens
-      LeftFactors<T> phi[2];  // [16 tokens % 2][tile]
-      int held = -1;          // the slot that products still read
+      Factors factors;                             // of the next 16 tokens
+      Pair<T> phi[2][std::size_t{unit_tiles}][4];  // [16 tokens % 2][tile]
+      int held = -1;                               // the slot that products still read
 #pragma unroll 1
       for (int stage = 0; stage < stages; ++stage, consumer.at.advance()) {
         const int slot = consumer.at.slot();
-        const std::uint32_t right = first_values + static_cast<std::uint32_t>(slot) * tile_step;
+        const std::uint32_t right = column_tiles > 1 ? descriptor_of(values(consumer.memory, slot).address)
+                                                     : first_values + static_cast<std::uint32_t>(slot) * tile_step;
         const std::uint32_t from = columns(consumer.memory, slot).address;
         consumer.wait();
         pin(places.tails), pin(places.heads);
@@ -360,20 +381,22 @@ struct Update {
           auto& left = phi[s % 2];
           pin(left);
 #pragma unroll
-          for (int f = 0; f < 4; ++f)
+          for (int f = 0; f < unit_tiles; ++f)
 #pragma unroll
             for (int r = 0; r < 4; ++r) {
               const Pair<T> first = heads[0][r % 2][r / 2], other = heads[1][r % 2][r / 2];
-              left[f][r] = block::multiply(f == 0   ? first
-                                           : f == 1 ? block::where(tiles.count > 1, first, other)
-                                                    : other,
+              left[f][r] = block::multiply(f == 0                        ? first
+                                           : f == 1 && column_tiles == 1 ? block::where(tiles.count > 1, first, other)
+                                                                         : other,
                                            tails[f][r / 2]);
             }
           pin(left);
           if (s < 3) load_factors(factors, tiles, places, from, s + 1);
           products_fence();
 #pragma unroll
-          for (int f = 0; f < 4; ++f) wgmma<1>(sum[f], left[f], whole_descriptor(right + 128 * s), true);
+          for (int n = 0; n < 4; ++n)
+            wgmma<1>(sum[n], left[n / column_tiles], whole_descriptor(right + n % column_tiles * tile_step + 128 * s),
+                     true);
           products_commit();
         }
         held = slot;
@@ -386,9 +409,12 @@ struct Update {
       const ChunkItem of(item.x, index);
       const Tiles all(unit, of.is_across());
 #pragma unroll
-      for (int f = 0; f < 4; ++f) store_tile(of, of.octet(all.row(f)), of.octet(all.column(f)), sum[f]);
+      for (int n = 0; n < 4; ++n) {
+        const int tile = n / column_tiles;
+        store_tile(of, of.octet(all.row(tile)), of.octet(all.column(tile)), n % column_tiles * 64, sum[n]);
+      }
     }
-    SYMPOW_DEVICE static void store_tile(const ChunkItem& item, int a, int b, const Accumulator& sum) {
+    SYMPOW_DEVICE static void store_tile(const ChunkItem& item, int a, int b, int first, const Accumulator& sum) {
       const int e = item.x.e, lane = block::lane(), j = 8 * b + lane / 4;
 #pragma unroll
       for (int g = 0; g < 2; ++g) {
@@ -396,7 +422,7 @@ struct Update {
         const std::int64_t entry = (item.slot() * General::D + pair_place(d, i, j)) * e;
 #pragma unroll
         for (int o = 0; o < 8; ++o) {
-          const int column = 8 * o + lane % 4 * 2 + item.column();
+          const int column = 8 * o + lane % 4 * 2 + first + item.column();
           const float two[2] = {sum[o][2 * g], sum[o][2 * g + 1]};
           store(item.x.own.sums, entry + column, two, i <= j && j < d && column < e);
         }
@@ -430,10 +456,11 @@ struct Update {
                   block::pack<T>(block::lower(two[n]) * offset[n][0], block::upper(two[n]) * offset[n][1]);
           }
         }
-        pin(left);
-        products_fence();
         std::uint32_t right = consumer.descriptor();
         if (item.is_of_both()) right = descriptor_of(values(consumer.memory, consumer.at.slot()).address);
+        if constexpr (parts > 1) pin(right);
+        pin(left);
+        products_fence();
         add_product(sum, left, right);
         products_commit();
         products_wait<0>();

@@ -79,10 +79,17 @@ Status hopper_multiprocessors(const Problem& problem, std::int64_t items, int& c
 template <class T, int P, int d, block::Products products, class Call>
 Status with_update(const Problem& problem, const Sequences& sequences, const Heads& heads, const Call& call) {
   if constexpr (has_hopper<T, P, d>) {
-    using Kernel = hopper::Update<T, d>;
     int count = 0;
-    SYMPOW_CUDA_TRY(hopper_multiprocessors<Kernel>(problem, Kernel::items(sequences, heads, problem.e), count));
-    if (count > 0) return call.template operator()<Kernel>(Kernel::blocks(sequences, heads, problem.e, count));
+    const auto with_hopper = [&]<int column_tiles>() -> Status {
+      using Kernel = hopper::Update<T, d, column_tiles>;
+      SYMPOW_CUDA_TRY(hopper_multiprocessors<Kernel>(problem, Kernel::items(sequences, heads, problem.e), count));
+      if (count == 0) return {};
+      return call.template operator()<Kernel>(Kernel::blocks(sequences, heads, problem.e, count));
+    };
+    constexpr int most = d > 64 ? 2 : 1;
+    const Status status =
+        problem.e > 64 ? with_hopper.template operator()<most>() : with_hopper.template operator()<1>();
+    if (count > 0 || !status.ok()) return status;
   }
   using Kernel = Update<T, P, d, products>;
   return call.template operator()<Kernel>(Kernel::blocks(sequences, heads, problem.e));
