@@ -24,13 +24,13 @@ mutant(copies_not_announced "    barrier_arrive_with_copies(barrier);\n" "    ba
 mutant(second_normaliser_tile_not_empty "    wait_for_empty(first);\n    wait_for_empty(at_);\n" "    wait_for_empty(first);\n")
 # The four copying warps have written before a consumer reads.
 survivor(normaliser_half_written "block::bar_sync(3, group_threads);" "")
-mutant(one_tile_for_two "    if (is_mine(at_.slot())) announce(memory_.barriers.full(at_.slot()));\n    at_.advance();\n  }\n  /// Copies rows" "    if (is_mine(at_.slot())) announce(memory_.barriers.full(first.slot()));\n    at_.advance();\n  }\n  /// Copies rows")
+mutant(one_tile_for_two "    if (is_mine(at_)) announce(memory_.barriers.full(at_.slot()));\n    at_.advance();\n  }\n  /// Copies rows" "    if (is_mine(at_)) announce(memory_.barriers.full(first.slot()));\n    at_.advance();\n  }\n  /// Copies rows")
 mutant(finishes_too_early "block::cp_async_wait<1>();" "block::cp_async_wait<2>();")
 mutant(own_group_is_the_last "if (waits) block::cp_async_commit();" "")
 # Only slower: a tile is finished when the next slot is empty.
 survivor(waits_for_itself "if ((turn == 0) == waits) {" "if (turn == 1) {")
 mutant(last_tile_not_finished "    block::cp_async_commit();\n    finish_tile(finish);" "    finish_tile(finish);")
-mutant(every_third_tile "return slot % 4 == warp();" "return slot % 3 == warp();")
+mutant(every_third_tile "return (at.count & 3) == warp();" "return at.count % 3 == warp();")
 mutant(all_rows_exist "if (first <= 0 && end >= tile_rows) {" "if (first <= 0) {")
 # Rows before the first have no weight; they matter where they are not finite.
 survivor(no_row_is_before "if (first <= 0 && end >= tile_rows) {" "if (end >= tile_rows) {")
@@ -46,7 +46,7 @@ mutant(skips_unseen "      wait();\n      release(at.slot());" "      release(at
 
 # ---- sums of chunks ----
 set(source cuda/src/hopper/update.hpp)
-mutant(keys_stay "if (is_of_normaliser) stmatrix(" "if (false) stmatrix(")
+mutant(keys_stay "if (as_rows) stmatrix(" "if (false) stmatrix(")
 mutant(bit_of_another_slot "of_normaliser >> slot & 1u" "of_normaliser >> (slot ^ 4) & 1u")
 mutant(weight_not_a_root "square_root(weight[n])" "weight[n]")
 mutant(row_has_no_unit "(is_row ? 1.f : inverse[n])" "inverse[n]")
@@ -61,7 +61,7 @@ mutant(next_octet "(octet + 1) % 8" "octet")
 # Only slower: lanes read the same banks.
 survivor(columns_not_exchanged "(step ^ channel % 4)" "step")
 mutant(one_step_for_all "place ^ 32 * step" "place")
-mutant(heads_of_one_octet "load_two(to.heads[1][g], tiles.other_a" "load_two(to.heads[1][g], tiles.a")
+mutant(heads_of_one_octet "tiles.row(1) : tiles.other_a" "tiles.row(1) : tiles.a")
 # d 16 has one unit, of two tiles.
 survivor(second_tile "block::where(tiles.count > 1, first, other)" "first")
 survivor(three_tiles "if (count != 3) return;" "if (count != 2) return;")
