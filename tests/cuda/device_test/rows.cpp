@@ -210,6 +210,7 @@ void test_rows_of_architectures() {
           p.normalised = element == cuda::Element::bf16;
           p.kernels = kernels;
           Tokens x(p, c.gates, 6);
+          if (d > 64) x = x.uneven();
           x.lengths = {c.tokens, c.tokens / 3};
           if (c.turns) x.rotary = Rotation{d == 64, {}, 0};
           check(std::string("architecture, d ") + std::to_string(d) + ", " + c.name +

@@ -122,6 +122,16 @@ struct Tokens {
     }
     return x;
   }
+  /// The same, but queries and keys have another size in each of up to eight times 16 channels: so no octet is like
+  /// another.
+  Tokens uneven() const {
+    constexpr double sizes[] = {1, 3, .5, 2, 4, .75, 1.5, 2.5};
+    Tokens x = *this;
+    for (auto* rows : {&x.queries, &x.keys})
+      for (std::size_t i = 0; i < rows->size(); ++i)
+        (*rows)[i] = format.number(format.bits((*rows)[i] * sizes[i % static_cast<std::size_t>(d) / 16]));
+    return x;
+  }
   /// The same tokens with rotary.
   Tokens turned(const Rotation& by) const {
     Tokens x = *this;
