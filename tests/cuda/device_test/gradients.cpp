@@ -317,11 +317,11 @@ void test_gradients_of_architectures() {
       {"rotary", 64, 330, 128, 2, 1, 1, Gates::slow, Layout::dense, 0, true},
       {"no gates", 64, 200, 0, 1, 1, 0, Gates::none, Layout::apart, 0, false},
   };
-  for (const int d : {64, 16, 32})
+  for (const int d : {64, 128, 16, 32})
     for (const Case& c : cases)
       for (const auto element : {cuda::Element::bf16, cuda::Element::fp16})
         for (const auto kernels : {cuda::Kernels::automatic, cuda::Kernels::general}) {
-          cuda::Problem p = problem_of(2, d, c.e, c.tokens);
+          cuda::Problem p = problem_of(2, d, d > 64 && c.e == 64 ? 104 : c.e, c.tokens);
           p.element = element;
           p.query_heads = c.query_heads, p.key_heads = c.key_heads, p.gate_heads = c.gate_heads;
           p.form = c.chunk == 0 ? cuda::Form::attention : cuda::Form::chunked;
@@ -329,6 +329,7 @@ void test_gradients_of_architectures() {
           p.kernels = kernels;
           p.batch = c.cut > 0 ? 1 : 2;
           Tokens x(p, c.gates, 5);
+          if (d > 64) x = x.uneven();
           if (c.cut == 0) x.lengths = {c.tokens, c.tokens / 3};
           if (c.turns) x.rotary = Rotation{d == 64, little_step, 0};
           check(std::string("architecture, d ") + std::to_string(d) + ", " + c.name +
