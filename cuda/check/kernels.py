@@ -70,7 +70,7 @@ def short(mangled):
     name = re.sub(r"\(sympow::cuda::block::Products\)1", "block::Products::fast", name)
     name = re.sub(r", \(sympow::cuda::block::Products\)0", "", name)
     name = name.replace(", false>", ">")  # without gradients of angles
-    name = re.sub(r"(hopper::Update<[^<>]*, \d+), 1>", r"\1>", name)  # with one tile of value channels
+    name = re.sub(r"(hopper::(?:Update|QueryGradients)<[^<>]*, \d+), 1>", r"\1>", name)  # with one tile of value channels
     name = re.sub(r"sympow::cuda::(block::(?!P))?", "", name).replace("> >", ">>")
     return re.fullmatch(r"void entry<(.*)>\(.*\)", name)[1]
 

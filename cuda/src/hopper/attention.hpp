@@ -191,7 +191,7 @@ struct Attention {
 
   struct Computing : ComputingGroup<T, d> {
     using Base = ComputingGroup<T, d>;
-    using Base::consumer, Base::own, Base::row, Base::sums, Base::warp;
+    using Base::consumer, Base::own, Base::row, Base::warp;
     const Args& x;
     Accumulator sum[tiles];
     float total[tiles][2];  ///< the lane's part of the normaliser of its rows
@@ -548,8 +548,8 @@ struct Attention {
           item.block.length};
       const QueryNorms<2> of_queries{{static_cast<int>(norms[0]), static_cast<int>(norms[1])}, {norms[2], norms[3]}};
       block::warp_barrier();  // rows of the tile before have been read
-      write_rows<2>(x, places, rows, levels, of_queries, mass, sums().memory.template as<T>(), 0,
-                    [&](int n) { return load_one(x.tokens.sum, item.token(n)); });
+      write_rows<2>(x, places, rows, levels, of_queries, mass, consumer.memory.sums(4 * own + warp()).template as<T>(),
+                    0, [&](int n) { return load_one(x.tokens.sum, item.token(n)); });
     }
   };
 #endif

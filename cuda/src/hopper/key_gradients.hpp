@@ -206,7 +206,7 @@ struct KeyGradients {
     using Base = ComputingGroup<T, d>;
     using Base::consumer, Base::own, Base::row, Base::sums;
     const Args& x;
-    Accumulator d_key, d_value;
+    Accumulator d_key[1], d_value;
 
     SYMPOW_DEVICE Computing(const Args& args, const Memory<T>& memory, int group)
         : Base{{memory, {}, {}}, group}, x(args) {}
@@ -284,7 +284,7 @@ struct KeyGradients {
         Base::template walk<true>(d_value, one);
         Base::take_sums(d_key);
       } else {
-        clear(d_key);
+        clear(d_key[0]);
         clear(d_value);
       }
       const Keys keys(item, sums().memory, own, row());
@@ -297,7 +297,7 @@ struct KeyGradients {
         for (int o = 0; o < 8; ++o)
 #pragma unroll
           for (int h = 0; h < 2; ++h) {  // what a state that others read gives may be NaN
-            float &k = d_key[o][2 * g + h], &v = d_value[o][2 * g + h];
+            float &k = d_key[0][o][2 * g + h], &v = d_value[o][2 * g + h];
             k = keys.is_kept(row(), g) ? k * (to * unit) : 0.f;
             v = keys.is_kept(row(), g) ? v * to : 0.f;
           }
@@ -362,7 +362,7 @@ struct KeyGradients {
         pin(p), pin(dx), pin(d_key), pin(d_value);
         products_fence();
         add_product(d_value, p, d_rows);
-        add_product(d_key, dx, queries);
+        add_product(d_key[0], dx, queries);
         products_commit();
         if (x.flows.key.data && (rows.ends_head(own) || rows.last == rows.first + own))
           store_after(item, rows, keys, after, rows.n == rows.first + 1 && last > rows.n);
@@ -382,7 +382,7 @@ struct KeyGradients {
         for (int o = 0; o < 8; ++o)
 #pragma unroll
           for (int h = 0; h < 2; ++h) {
-            float &k = d_key[o][2 * g + h], &v = d_value[o][2 * g + h];
+            float &k = d_key[0][o][2 * g + h], &v = d_value[o][2 * g + h];
             k = keys.sees_behind(row(), g) ? k * carry : 0.f;
             v = keys.sees_behind(row(), g) ? v * carry : 0.f;
           }

@@ -18,11 +18,14 @@ namespace sympow::cuda::hopper {
 ///
 /// Roundings: dx to T as in the general kernel, Z to two terms of T; sums in float. Cost: 2 D e operations a row for S,
 /// 4 d + 2 e a pair.
-template <class T, int d>
+template <class T, int d, int column_tiles = 1>
 struct QueryGradients {
   using General = cuda::QueryGradients<T, 2, d>;
   using Args = typename General::Args;
-  static constexpr int threads = block_threads, blocks_per_multiprocessor = 1, shared_bytes = shared_memory_bytes;
+  static constexpr int threads = block_threads, blocks_per_multiprocessor = 1, widest = 64 * column_tiles;
+  static constexpr int parts = channel_tiles<d>, pair_tiles = parts + column_tiles;  // of keys and their values
+  static constexpr int shared_bytes = shared_memory_bytes + (parts - 1) * 8 * 4096;  // sums
+  static constexpr int copying = parts > 1 ? 80 : copying_registers, computing = parts > 1 ? 208 : computing_registers;
 
   /// For a device of so many multiprocessors.
   static Blocks blocks(const Sequences& sequences, const Heads& heads, int multiprocessors) {
@@ -31,14 +34,15 @@ struct QueryGradients {
 
   SYMPOW_DEVICE static void run([[maybe_unused]] const Args& x) {
 #if defined(__CUDA_ARCH_FEAT_SM90_ALL)
-    run_groups<T>([&](const Memory<T>& memory) { bring_items(x, memory); },
-                  [&](const Memory<T>& memory, int group) { Computing(x, memory, group).run_items(); });
+    run_groups<T, copying, computing>(
+        [&](const Memory<T>& memory) { bring_items(x, memory); },
+        [&](const Memory<T>& memory, int group) { Computing(x, memory, group).run_items(); });
 #endif
   }
 
 #if defined(__CUDA_ARCH_FEAT_SM90_ALL)
  private:
-  using Walk = StateTiles<T, d>;
+  using Walk = StateTiles<T, d, true, column_tiles>;
 
   /// What both kinds of groups know of an item.
   struct QueryItem : Item {
@@ -85,14 +89,14 @@ struct QueryGradients {
   // ---- the group that copies ----
 
   SYMPOW_DEVICE static void bring_items(const Args& x, const Memory<T>& memory) {
-    Producer<T> producer(memory);
+    typename Walk::Producer producer(memory);
     const int items = items_of(x);
 #pragma unroll 1
     for (int index = block::block_index(0); index < items; index += static_cast<int>(gridDim.x)) {
       const QueryItem item(x, index);
       if (!item.exists()) continue;
       producer.forget();
-      producer.bring_own(item.block, x.queries, x.d_rows, item.head, d, x.e);
+      producer.template bring_own<parts, column_tiles>(item.block, x.queries, x.d_rows, item.head, d, x.e);
       if (item.reads_state()) Walk::bring(producer, x.states.prefixes, item.state_slot(), x.e);
       bring_keys(producer, item);
     }
@@ -103,7 +107,7 @@ struct QueryGradients {
 
   /// k̂ and v of blocks of keys, two tiles next to each other in the ring; beside the first one the weights of keys for
   /// the rows of group 0, beside the second one those for group 1.
-  SYMPOW_DEVICE static void bring_keys(Producer<T>& producer, const QueryItem& item) {
+  SYMPOW_DEVICE static void bring_keys(typename Walk::Producer& producer, const QueryItem& item) {
     const Args& x = item.x;
     double anchor[2];
     int first_key[2];
@@ -119,11 +123,14 @@ struct QueryGradients {
     for (int n = first_key[0] / block_tokens; n <= last; ++n) {
       const int from = n * block_tokens;
 #pragma unroll
-      for (int own = 0; own < blocks_of_item; ++own)
+      for (int n_tile = 0; n_tile < pair_tiles; ++n_tile)
         producer.next_tile([&](Shared<T> tile, int slot) {
-          const auto& of = own == 0 ? x.keys : x.values;
-          producer.bring(tile, of.data, of.at(item.block.b, item.block.begin + from, item.key_head), of.token,
-                         first_key[0] - from, item.block.length - from, own == 0 ? d : x.e);
+          const bool are_keys = n_tile < parts;
+          const auto& of = are_keys ? x.keys : x.values;
+          const int channel = 64 * (are_keys ? n_tile : n_tile - parts), own = n_tile > 0 ? 1 : 0;
+          producer.bring(tile, of.data, of.at(item.block.b, item.block.begin + from, item.key_head) + channel, of.token,
+                         first_key[0] - from, item.block.length - from, (are_keys ? d : x.e) - channel);
+          if (n_tile > 0 && n_tile < pair_tiles - 1) return;
           weigh_keys(producer.weights(slot), item, from, anchor[own], first_key[own], n == own_block + own);
         });
     }
@@ -149,11 +156,11 @@ struct QueryGradients {
 
   // ---- a group that computes ----
 
-  struct Computing : ComputingGroup<T, d> {
-    using Base = ComputingGroup<T, d>;
+  struct Computing : ComputingGroup<T, d, column_tiles> {
+    using Base = ComputingGroup<T, d, column_tiles>;
     using Base::consumer, Base::own, Base::sums;
     const Args& x;
-    Accumulator d_query;
+    Accumulator d_query[parts];
 
     SYMPOW_DEVICE Computing(const Args& args, const Memory<T>& memory, int group)
         : Base{{memory, {}, {}}, group}, x(args) {}
@@ -170,7 +177,7 @@ struct QueryGradients {
           run(item);
         } else {
           consumer.skip((item.reads_state() ? Walk::count : 0) +
-                        2 * (item.last_block() - item.first_key(0) / block_tokens + 1));
+                        pair_tiles * (item.last_block() - item.first_key(0) / block_tokens + 1));
           consumer.release_own();
         }
       }
@@ -227,12 +234,13 @@ struct QueryGradients {
       const bool reads = item.reads_state() && item.reset(item.first_row(own)) < 0;
       float before[2] = {0.f, 0.f};  // Σ_j t_ij over what is before
       if (reads) {
-        Base::template walk<false>(d_query, offset);
+        Base::template walk<false>(d_query[0], offset);
         Base::take_sums(d_query);
         Base::couple(before, d_query);
       } else {
         if (item.reads_state()) consumer.skip(Walk::count);
-        clear(d_query);
+#pragma unroll
+        for (auto& part : d_query) clear(part);
       }
       const Queries rows(item, sums().memory, own);
       const float unit = .5f * shrink_of(item);
@@ -244,10 +252,12 @@ struct QueryGradients {
         before[g] = rows.sees_state(g) ? before[g] * (to * (2.f * unit)) : 0.f;
         if (block::lane() % 4 != 0) before[g] = 0.f;  // the row's total is in one of its lanes
 #pragma unroll
-        for (int o = 0; o < 8; ++o)
+        for (auto& part : d_query)
 #pragma unroll
-          for (int h = 0; h < 2; ++h)
-            d_query[o][2 * g + h] = rows.sees_state(g) ? d_query[o][2 * g + h] * (to * unit) : 0.f;
+          for (int o = 0; o < 8; ++o)
+#pragma unroll
+            for (int h = 0; h < 2; ++h)
+              part[o][2 * g + h] = rows.sees_state(g) ? part[o][2 * g + h] * (to * unit) : 0.f;
       }
       meet_keys(item, rows, before, offset);
       consumer.release_own();
@@ -263,14 +273,14 @@ struct QueryGradients {
       const float scaled[2] = {offset[0] * shrink, offset[1] * shrink};
       const int own_block = rows.top / block_tokens, first = item.first_key(own) / block_tokens;
       LeftFactors<T> dx;
-      int held = -1;  // the slot of the first of both tiles that products still read
+      int held = -1;  // the slot of the first of the tiles that products still read
       const auto release = [&] {
         if (held < 0) return;
-        consumer.release(held);
-        consumer.release((held + 1) % ring_slots);
+#pragma unroll
+        for (int tile = 0; tile < pair_tiles; ++tile) consumer.release((held + tile) % ring_slots);
       };
       int n = item.first_key(0) / block_tokens;
-      for (; n < first; ++n) consumer.skip(2);
+      for (; n < first; ++n) consumer.skip(pair_tiles);
       if (x.flows.row.data) {
         group_barrier();  // all warps have read their sums, whose memory the flows take
         begin_through(item, first, own_block);
@@ -283,11 +293,26 @@ struct QueryGradients {
         Accumulator s;
         PairTile c;
         consumer.wait();
+        for (int tile = 1; tile < parts; ++tile) {
+          consumer.at.advance();
+          consumer.wait();
+        }
         consumer.at.advance();
         consumer.wait();
+        const std::uint32_t values = consumer.descriptor();
+        for (int tile = 1; tile < column_tiles; ++tile) {
+          consumer.at.advance();
+          consumer.wait();
+        }
         products_fence();
-        multiply_transposed<T, d / 16>(s, descriptor_of(Base::rows().address), keys);
-        multiply_transposed<T>(c[0], descriptor_of(Base::vectors().address), consumer.descriptor());
+#pragma unroll
+        for (std::uint32_t p = 0; p < parts; ++p)
+          multiply_transposed<T, channels_of_tile<d> / 16>(s, descriptor_of(Base::rows().address) + p * tile_step,
+                                                           keys + p * tile_step, p > 0);
+#pragma unroll
+        for (std::uint32_t p = 0; p < column_tiles; ++p)
+          multiply_transposed<T>(c[0], descriptor_of(Base::vectors().address) + p * tile_step, values + p * tile_step,
+                                 p > 0);
         products_commit();
         products_wait<0>();
         release();
@@ -304,13 +329,14 @@ struct QueryGradients {
         }
         pin(dx), pin(d_query);
         products_fence();
-        add_product(d_query, dx, keys);
+#pragma unroll
+        for (std::uint32_t p = 0; p < parts; ++p) add_product(d_query[p], dx, keys + p * tile_step);
         products_commit();
       }
       products_wait<0>();
       release();
       pin(d_query);
-      for (; n <= item.last_block(); ++n) consumer.skip(2);  // keys behind the rows
+      for (; n <= item.last_block(); ++n) consumer.skip(pair_tiles);  // keys behind the rows
     }
 
     /// From the exponent of the block to those of the rows.
@@ -319,12 +345,14 @@ struct QueryGradients {
       for (int g = 0; g < 2; ++g) {
         const float carry = block::exp2(static_cast<float>(rows.anchor() - rows.level(g)));
 #pragma unroll
-        for (int o = 0; o < 8; ++o)
+        for (auto& part : d_query)
 #pragma unroll
-          for (int h = 0; h < 2; ++h) {
-            float& sum = d_query[o][2 * g + h];
-            sum = rows.sees_before(g) ? sum * carry : 0.f;
-          }
+          for (int o = 0; o < 8; ++o)
+#pragma unroll
+            for (int h = 0; h < 2; ++h) {
+              float& sum = part[o][2 * g + h];
+              sum = rows.sees_before(g) ? sum * carry : 0.f;
+            }
       }
     }
 
@@ -385,7 +413,7 @@ struct QueryGradients {
     SYMPOW_DEVICE Shared<double> inside() const { return flows_memory(0); }
     SYMPOW_DEVICE Shared<double> totals(int n) const { return flows_memory(1).after(n % 2 * 4); }
     SYMPOW_DEVICE Shared<double> flows_memory(int warp) const {
-      return consumer.memory.sums(4 * own + warp).template as<double>().after(256);
+      return Base::sums_of(warp).template as<double>().after(256);
     }
     SYMPOW_DEVICE void group_barrier() const { block::bar_sync(1 + own, group_threads); }
     SYMPOW_DEVICE std::int64_t through(const QueryItem& item, int n) const {

@@ -10,12 +10,12 @@
 namespace sympow::cuda::hopper {
 
 /// The group that copies brings a state: its normaliser in two terms, a tile of both for each 64 of its columns and of
-/// its rows, from floats or from three terms, then the tiles of octets (a, b), a ≤ b, in order: 64 value channels from
-/// `channel` on.
-template <class T, int d, bool from_floats = true>
+/// its rows, from floats or from three terms, then the tiles of octets (a, b), a ≤ b, in order: tiles of 64 value channels
+/// from `channel` on.
+template <class T, int d, bool from_floats = true, int column_tiles = 1>
 struct StateTiles {
   static constexpr int octets = d / 8, stages = state_stages(2, d), parts = channel_tiles<d>,
-                       normaliser_tiles = 2 * parts * parts, count = stages + normaliser_tiles;
+                       normaliser_tiles = 2 * parts * parts, count = column_tiles * stages + normaliser_tiles;
   using Producer = hopper::Producer<T, own_buffers<d>>;
 
   SYMPOW_DEVICE static void bring(Producer& producer, const Prefixes<T>& state, std::int64_t slot, int e,
@@ -30,10 +30,12 @@ struct StateTiles {
     for (int a = 0; a < octets; ++a)
 #pragma unroll 1
       for (int b = a; b < octets; ++b)
-        producer.next_tile([&](Shared<T> tile, int) {
-          producer.bring(tile, state.sums, (first + stage_of(a, b) * stage_rows) * e + channel, e, 0, stage_rows,
-                         e - channel);
-        });
+#pragma unroll
+        for (int c = 0; c < 64 * column_tiles; c += 64)
+          producer.next_tile([&](Shared<T> tile, int) {
+            producer.bring(tile, state.sums, (first + stage_of(a, b) * stage_rows) * e + channel + c, e, 0, stage_rows,
+                           e - channel - c);
+          });
   }
 
  private:
@@ -108,12 +110,12 @@ struct Octet {
 };
 
 /// These channels as floats, too, and their sums over the tiles (a, b).
-template <class T>
-struct OuterOctet : Octet<T> {
-  using Octet<T>::pairs;
+template <class T, int d>
+struct OuterOctet : Octet<T, d> {
+  using Octet<T, d>::pairs;
   float entries[2][8], sums[2][8];
 
-  SYMPOW_DEVICE OuterOctet(Shared<T> rows, int row, int a) : Octet<T>(rows, row, a) {
+  SYMPOW_DEVICE OuterOctet(Shared<T> rows, int row, int a) : Octet<T, d>(rows, row, a) {
 #pragma unroll
     for (int g = 0; g < 2; ++g) {
 #pragma unroll
@@ -141,7 +143,6 @@ struct OuterOctet : Octet<T> {
     }
   }
   /// Adds the sums of a over the four lanes of a row, who share the channels out: lane q gets 2 q and 2 q + 1.
-  template <int d>
   SYMPOW_DEVICE void add_to(const OctetSums<d>& all, int a) const {
     const bool is_upper = block::lane() & 2, is_odd = block::lane() & 1;
     float four[4];
@@ -162,26 +163,32 @@ struct OuterOctet : Octet<T> {
   }
 };
 
-/// A group that computes: 64 rows x̂ of d channels, with vectors u of 64, both tiles of its own.
-template <class T, int d>
+/// A group that computes: 64 rows x̂ of d channels, with vectors u of 64 `column_tiles`, both in tiles of its own.
+template <class T, int d, int column_tiles = 1>
 struct ComputingGroup {
+  static constexpr int parts = channel_tiles<d>;
   Consumer<T, own_buffers<d>> consumer;
   int own;  ///< which block of an item
 
   SYMPOW_DEVICE static int warp() { return static_cast<int>(threadIdx.x) / 32 % 4; }
   SYMPOW_DEVICE static int row() { return 16 * warp() + block::lane() / 4; }
-  SYMPOW_DEVICE Shared<T> rows() const { return consumer.memory.own_tile(consumer.buffer.slot(), own); }
-  SYMPOW_DEVICE Shared<T> vectors() const { return consumer.memory.own_tile(consumer.buffer.slot(), 2 + own); }
-  SYMPOW_DEVICE OctetSums<d> sums() const { return {consumer.memory.sums(4 * own + warp()), 0}; }
+  SYMPOW_DEVICE Shared<T> rows() const { return consumer.memory.own_tile(consumer.buffer.slot(), own * parts); }
+  SYMPOW_DEVICE Shared<T> vectors() const {
+    return consumer.memory.own_tile(consumer.buffer.slot(), 2 * parts + own * column_tiles);
+  }
+  SYMPOW_DEVICE OctetSums<d> sums() const { return {sums_of(warp()), 0}; }
+  SYMPOW_DEVICE Shared<float> sums_of(int warp) const { return consumer.memory.sums((4 * own + warp) * parts); }
   /// The lane's two channels of an octet of row `n`.
   SYMPOW_DEVICE Pair<T> row_pair(int n, int octet) const { return pair_of<d>(rows(), n, octet); }
 
   /// Dφ(x̂)ᵀ S [u; o] of a state S to `sums`, and with `has_product` φ(x̂) S to `product`; o of rows 8 g + lane / 4.
   template <bool has_product>
   SYMPOW_DEVICE void walk(Accumulator& product, const float (&offset)[2]) {
+    static_assert(!has_product || column_tiles == 1);
     begin_sums(offset);
-    LeftFactors<T> vector, phi;
-    load_left(vector, vectors(), 16 * warp());
+    LeftFactors<T> vector[column_tiles], phi;
+#pragma unroll
+    for (int c = 0; c < column_tiles; ++c) load_left(vector[c], vectors().after(c * tile_entries), 16 * warp());
     pin(vector);
     Accumulator w;
     if constexpr (has_product) {
@@ -191,13 +198,19 @@ struct ComputingGroup {
     int held = -1;  // the slot of the tile that products with φ still read
 #pragma unroll 1
     for (int a = 0; a < d / 8; ++a) {
-      OuterOctet<T> outer(rows(), row(), a);
+      OuterOctet<T, d> outer(rows(), row(), a);
 #pragma unroll 1
       for (int b = a; b < d / 8; ++b, consumer.at.advance()) {
         const std::uint32_t tile = consumer.descriptor();
         consumer.wait();
+        if constexpr (column_tiles > 1) {  // the next slot
+          consumer.at.advance();
+          consumer.wait();
+        }
         products_fence();
-        multiply_transposed(w, vector, tile, false);
+#pragma unroll
+        for (int c = 0; c < column_tiles; ++c)
+          multiply_transposed(w, vector[c], tile + static_cast<std::uint32_t>(c) * tile_step, c > 0);
         products_commit();
         Pair<T> two[2];
 #pragma unroll
@@ -217,6 +230,7 @@ struct ComputingGroup {
           products_wait<1>();  // W
         } else {
           products_wait<0>();
+          if constexpr (column_tiles > 1) consumer.release(consumer.at.slot() - 1);
           consumer.release(consumer.at.slot());
         }
         pin(w);
@@ -232,13 +246,14 @@ struct ComputingGroup {
     }
   }
 
-  SYMPOW_DEVICE void take_sums(Accumulator& to) const {
-    clear(to);
+  SYMPOW_DEVICE void take_sums(Accumulator (&to)[parts]) const {
 #pragma unroll
-    for (int o = 0; o < d / 8; ++o) sums().take(to[o], o);
+    for (auto& part : to) clear(part);
+#pragma unroll
+    for (int o = 0; o < d / 8; ++o) sums().take(to[o / 8][o % 8], o);
   }
   /// ⟨x̂, sum⟩ / 2 of the lane's rows: Σ_m φ_m W_m by Euler's theorem, φ being of degree 2.
-  SYMPOW_DEVICE void couple(float (&total)[2], const Accumulator& sum) const {
+  SYMPOW_DEVICE void couple(float (&total)[2], const Accumulator (&all)[parts]) const {
     int first = row();
     pin(first);
     total[0] = total[1] = 0.f;
@@ -247,7 +262,8 @@ struct ComputingGroup {
 #pragma unroll
       for (int g = 0; g < 2; ++g) {
         const Pair<T> pair = row_pair(first + 8 * g, o);
-        total[g] += sum[o][2 * g] * block::lower(pair) + sum[o][2 * g + 1] * block::upper(pair);
+        const auto& sum = all[o / 8][o % 8];
+        total[g] += sum[2 * g] * block::lower(pair) + sum[2 * g + 1] * block::upper(pair);
       }
 #pragma unroll
     for (int g = 0; g < 2; ++g) total[g] = .5f * sum_of_row(total[g]);
@@ -255,14 +271,14 @@ struct ComputingGroup {
 
   /// Turns sums of d channels back where they are of rotary, and stores them times 2^exponent factor, of 16 rows from
   /// token `first` of the block's chunk on.
-  SYMPOW_DEVICE void store_turned(const Rows<T>& to, const Accumulator& all, const float (&factor)[2],
+  SYMPOW_DEVICE void store_turned(const Rows<T>& to, const Accumulator (&all)[parts], const float (&factor)[2],
                                   const double (&exponent)[2], const Rotary& rotary, const TokenBlock& of, int head,
                                   int key_head, int first) const {
     float sum[std::size_t{d / 8}][4];
 #pragma unroll
     for (int o = 0; o < d / 8; ++o)
 #pragma unroll
-      for (int r = 0; r < 4; ++r) sum[o][r] = all[o][r];
+      for (int r = 0; r < 4; ++r) sum[o][r] = all[o / 8][o % 8][r];
     if (rotary.rates.data) {
       block::warp_barrier();
       sums().put(sum);
@@ -277,25 +293,29 @@ struct ComputingGroup {
  private:
   /// `sums` begin with o x̂ Z, both tiles of Z being next in the ring.
   SYMPOW_DEVICE void begin_sums(const float (&offset)[2]) {
-    LeftFactors<T> left;
-    load_left(left, rows(), 16 * warp());
+    LeftFactors<T> left[parts];
+#pragma unroll
+    for (int p = 0; p < parts; ++p) load_left(left[p], rows().after(p * tile_entries), 16 * warp());
     pin(left);
-    Accumulator sum;
 #pragma unroll
-    for (int n = 0; n < StateTiles<T, d>::normaliser_tiles; ++n, consumer.at.advance()) {
-      consumer.wait();
-      products_fence();
-      multiply_transposed<d / 16>(sum, left, consumer.descriptor(), n > 0);
-      products_commit();
-      products_wait<0>();
-      consumer.release(consumer.at.slot());
-    }
-    pin(sum);
+    for (int part = 0; part < parts; ++part) {  // of the columns of Z
+      Accumulator sum;
 #pragma unroll
-    for (int o = 0; o < d / 8; ++o) {
+      for (int n = 0; n < 2 * parts; ++n, consumer.at.advance()) {
+        consumer.wait();
+        products_fence();
+        multiply_transposed<channels_of_tile<d> / 16>(sum, left[n / 2], consumer.descriptor(), n > 0);
+        products_commit();
+        products_wait<0>();
+        consumer.release(consumer.at.slot());
+      }
+      pin(sum);
 #pragma unroll
-      for (int r = 0; r < 4; ++r) sum[o][r] *= offset[r / 2];
-      sums().put(o, sum[o]);
+      for (int o = 0; o < channels_of_tile<d> / 8; ++o) {
+#pragma unroll
+        for (int r = 0; r < 4; ++r) sum[o][r] *= offset[r / 2];
+        sums().put(8 * part + o, sum[o]);
+      }
     }
   }
 };

@@ -255,16 +255,21 @@ class Producer {
     announce(memory_.barriers.own_full(buffer_.slot()));
     buffer_.advance();
   }
-  /// Brings rows of both blocks of an item, and their vectors.
+  /// Brings rows of both blocks of an item, of `parts` tiles, and their vectors, of `columns` tiles.
+  template <int parts = 1, int columns = 1>
   SYMPOW_DEVICE void bring_own(const TokenBlock& of, const Rows<const T>& rows, const Rows<const T>& vectors, int head,
                                int d, int e) {
     next_own([&](Shared<T> tile, int n) {
-      const int top = of.top + n % 2 * block_tokens, left = of.length - top;
+      constexpr bool is_wide = parts > 1;
+      const bool are_rows = n < 2 * parts;
+      const int own = !is_wide ? n % 2 : are_rows ? n / parts : (n - 2 * parts) / columns;
+      const int channel = !is_wide ? 0 : are_rows ? n % parts * 64 : (n - 2 * parts) % columns * 64;
+      const int top = of.top + own * block_tokens, left = of.length - top;
       const std::int64_t token = of.begin + top;
-      if (n < 2)
-        bring(tile, rows.data, rows.at(of.b, token, head), rows.token, 0, left, d);
+      if (are_rows)
+        bring(tile, rows.data, rows.at(of.b, token, head) + channel, rows.token, 0, left, d - channel);
       else
-        bring(tile, vectors.data, vectors.at(of.b, token, head), vectors.token, 0, left, e);
+        bring(tile, vectors.data, vectors.at(of.b, token, head) + channel, vectors.token, 0, left, e - channel);
     });
   }
   [[nodiscard]] SYMPOW_DEVICE Shared<float> weights(int slot) const { return memory_.weights(slot); }

@@ -118,13 +118,14 @@ Status attend_vjp(const Problem& problem, const Plan& plan, const Inputs& inputs
   });
   SYMPOW_CUDA_TRY(allowed);
   int multiprocessors = 0;  // of a device that has kernels for this call of its own
-  if constexpr (has_hopper_gradients<T, P, d>) {
-    using OfKeys = hopper::KeyGradients<T, d>;
+  if constexpr (has_hopper<T, P, d>) {
+    using Queries = hopper::QueryGradients<T, d, hopper::channel_tiles<d>>;
     if (problem.state_heads() == problem.key_heads && !splits(problem) && !has_angles)
       SYMPOW_CUDA_TRY(
-          hopper_multiprocessors<OfKeys>(problem, hopper::count_items(x.sequences, x.heads.query), multiprocessors));
-    if (multiprocessors > 0) SYMPOW_CUDA_TRY(allow<OfKeys>());
-    if (multiprocessors > 0) SYMPOW_CUDA_TRY((allow<hopper::QueryGradients<T, d>>()));
+          hopper_multiprocessors<Queries>(problem, hopper::count_items(x.sequences, x.heads.query), multiprocessors));
+    if (multiprocessors > 0) SYMPOW_CUDA_TRY(allow<Queries>());
+    if constexpr (has_hopper_keys<T, P, d>)
+      if (multiprocessors > 0) SYMPOW_CUDA_TRY((allow<hopper::KeyGradients<T, d>>()));
   }
   if (has_states) SYMPOW_CUDA_TRY((allow_update<T, P, d, products>(problem, x)));
 
@@ -198,15 +199,17 @@ Status attend_vjp(const Problem& problem, const Plan& plan, const Inputs& inputs
                                         e,
                                         adjoints,
                                         angles};
-    if constexpr (has_hopper_gradients<T, P, d> && !wanted) {
-      using Queries = hopper::QueryGradients<T, d>;
-      using Keys = hopper::KeyGradients<T, d>;
-      if (multiprocessors > 0) {
+    const bool is_general = wanted || multiprocessors == 0;
+    if constexpr (has_hopper<T, P, d> && !wanted) {
+      using Queries = hopper::QueryGradients<T, d, hopper::channel_tiles<d>>;
+      if (!is_general)
         SYMPOW_CUDA_TRY(launch<Queries>(Queries::blocks(x.sequences, x.heads, multiprocessors), of_queries, stream));
-        return launch<Keys>(Keys::blocks(x.sequences, x.heads, multiprocessors), of_keys, stream);
-      }
     }
-    SYMPOW_CUDA_TRY(launch<OfQueries>(OfQueries::blocks(x.sequences, x.heads), of_queries, stream));
+    if (is_general) SYMPOW_CUDA_TRY(launch<OfQueries>(OfQueries::blocks(x.sequences, x.heads), of_queries, stream));
+    if constexpr (has_hopper_keys<T, P, d> && !wanted) {
+      using Keys = hopper::KeyGradients<T, d>;
+      if (!is_general) return launch<Keys>(Keys::blocks(x.sequences, x.heads, multiprocessors), of_keys, stream);
+    }
     return launch<OfKeys>(OfKeys::blocks(x.sequences, x.heads, e), of_keys, stream);
   });
   SYMPOW_CUDA_TRY(pairs);

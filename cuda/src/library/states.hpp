@@ -60,11 +60,11 @@ Status launch_weights(const Problem& problem, const Blocks& blocks, const Tokens
                             stream);
 }
 
-/// Whether there are kernels for Hopper, and of gradients.
+/// Whether there are kernels for Hopper, and one of the gradients of keys.
 template <class T, int P, int d>
 inline constexpr bool has_hopper = P == 2 && sizeof(T) == 2;
 template <class T, int P, int d>
-inline constexpr bool has_hopper_gradients = has_hopper<T, P, d> && d <= 64;
+inline constexpr bool has_hopper_keys = has_hopper<T, P, d> && d <= 64;
 
 /// The multiprocessors of a device that has this kernel for Hopper; 0 where the problem, or so many items, ask for the
 /// general one.
