@@ -1,4 +1,4 @@
-// Gradients of queries for Hopper: P 2, 16 bits, d up to 64, e up to 64, a state for each key head.
+// Gradients of queries for Hopper: P 2, 16 bits, d up to 128, e up to 64, of d 128 up to 128, a state for each key head.
 #pragma once
 
 #include "../gradient/query_gradients.hpp"
@@ -18,12 +18,12 @@ namespace sympow::cuda::hopper {
 ///
 /// Roundings: dx to T as in the general kernel, Z to two terms of T; sums in float. Cost: 2 D e operations a row for S,
 /// 4 d + 2 e a pair.
-template <class T, int d, int column_tiles = 1>
+template <class T, int d, int columparts = 1>
 struct QueryGradients {
   using General = cuda::QueryGradients<T, 2, d>;
   using Args = typename General::Args;
-  static constexpr int threads = block_threads, blocks_per_multiprocessor = 1, widest = 64 * column_tiles;
-  static constexpr int parts = channel_tiles<d>, pair_tiles = parts + column_tiles;  // of keys and their values
+  static constexpr int threads = block_threads, blocks_per_multiprocessor = 1, widest = 64 * columparts;
+  static constexpr int parts = channel_tiles<d>, pair_tiles = parts + columparts;    // of keys and their values
   static constexpr int shared_bytes = shared_memory_bytes + (parts - 1) * 8 * 4096;  // sums
   static constexpr int copying = parts > 1 ? 80 : copying_registers, computing = parts > 1 ? 208 : computing_registers;
 
@@ -42,7 +42,7 @@ struct QueryGradients {
 
 #if defined(__CUDA_ARCH_FEAT_SM90_ALL)
  private:
-  using Walk = StateTiles<T, d, true, column_tiles>;
+  using Walk = StateTiles<T, d, true, columparts>;
 
   /// What both kinds of groups know of an item.
   struct QueryItem : Item {
@@ -96,7 +96,7 @@ struct QueryGradients {
       const QueryItem item(x, index);
       if (!item.exists()) continue;
       producer.forget();
-      producer.template bring_own<parts, column_tiles>(item.block, x.queries, x.d_rows, item.head, d, x.e);
+      producer.template bring_own<parts, columparts>(item.block, x.queries, x.d_rows, item.head, d, x.e);
       if (item.reads_state()) Walk::bring(producer, x.states.prefixes, item.state_slot(), x.e);
       bring_keys(producer, item);
     }
@@ -105,8 +105,8 @@ struct QueryGradients {
     return x.sequences.batch * x.sequences.most_chunks() * x.heads.query * items_of_chunk(x.sequences);
   }
 
-  /// k̂ and v of blocks of keys, two tiles next to each other in the ring; beside the first one the weights of keys for
-  /// the rows of group 0, beside the second one those for group 1.
+  /// k̂ and v of blocks of keys, tiles next to each other in the ring; beside the first one the weights of keys for the
+  /// rows of group 0, beside the last one those for group 1.
   SYMPOW_DEVICE static void bring_keys(typename Walk::Producer& producer, const QueryItem& item) {
     const Args& x = item.x;
     double anchor[2];
@@ -123,14 +123,14 @@ struct QueryGradients {
     for (int n = first_key[0] / block_tokens; n <= last; ++n) {
       const int from = n * block_tokens;
 #pragma unroll
-      for (int n_tile = 0; n_tile < pair_tiles; ++n_tile)
+      for (int part = 0; part < pair_tiles; ++part)
         producer.next_tile([&](Shared<T> tile, int slot) {
-          const bool are_keys = n_tile < parts;
+          const bool are_keys = part < parts;
           const auto& of = are_keys ? x.keys : x.values;
-          const int channel = 64 * (are_keys ? n_tile : n_tile - parts), own = n_tile > 0 ? 1 : 0;
+          const int channel = 64 * (are_keys ? part : part - parts), own = part > 0 ? 1 : 0;  // group
           producer.bring(tile, of.data, of.at(item.block.b, item.block.begin + from, item.key_head) + channel, of.token,
                          first_key[0] - from, item.block.length - from, (are_keys ? d : x.e) - channel);
-          if (n_tile > 0 && n_tile < pair_tiles - 1) return;
+          if (part > 0 && part < pair_tiles - 1) return;
           weigh_keys(producer.weights(slot), item, from, anchor[own], first_key[own], n == own_block + own);
         });
     }
@@ -156,8 +156,8 @@ struct QueryGradients {
 
   // ---- a group that computes ----
 
-  struct Computing : ComputingGroup<T, d, column_tiles> {
-    using Base = ComputingGroup<T, d, column_tiles>;
+  struct Computing : ComputingGroup<T, d, columparts> {
+    using Base = ComputingGroup<T, d, columparts>;
     using Base::consumer, Base::own, Base::sums;
     const Args& x;
     Accumulator d_query[parts];
@@ -300,7 +300,7 @@ struct QueryGradients {
         consumer.at.advance();
         consumer.wait();
         const std::uint32_t values = consumer.descriptor();
-        for (int tile = 1; tile < column_tiles; ++tile) {
+        for (int tile = 1; tile < columparts; ++tile) {
           consumer.at.advance();
           consumer.wait();
         }
@@ -310,7 +310,7 @@ struct QueryGradients {
           multiply_transposed<T, channels_of_tile<d> / 16>(s, descriptor_of(Base::rows().address) + p * tile_step,
                                                            keys + p * tile_step, p > 0);
 #pragma unroll
-        for (std::uint32_t p = 0; p < column_tiles; ++p)
+        for (std::uint32_t p = 0; p < columparts; ++p)
           multiply_transposed<T>(c[0], descriptor_of(Base::vectors().address) + p * tile_step, values + p * tile_step,
                                  p > 0);
         products_commit();
