@@ -9,8 +9,8 @@ namespace sympow::cuda::hopper {
 /// y_i as sympow::cuda::Attention has it, with the same arguments; states in one term.
 ///
 /// A block takes items of 256 queries and 64 value channels as long as there are any, two blocks of 64 for each
-/// computing group, who share what comes: first the state, φ(q̂) S with φ made in registers, and q̂ Z, whose product with q̂ is twice the
-/// normaliser; then keys, from old to new. Queries become q̂ where they lie.
+/// computing group, who share what comes: first the state, φ(q̂) S with φ made in registers, and q̂ Z, whose product
+/// with q̂ is twice the normaliser; then keys, from old to new. Queries become q̂ where they lie.
 /// A key before a block of rows has one weight for all of them, 2^{u_j - R}, R = r of the block's first row, made once
 /// by the group that copies; in the block each pair has its own. As sympow::cuda::Attention does, by blocks of 64 rows
 /// in the place of 32.

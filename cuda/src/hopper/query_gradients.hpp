@@ -1,4 +1,4 @@
-// Gradients of queries for Hopper: P 2, 16 bits, d up to 128, e up to 64, of d 128 up to 128, a state for each key head.
+// Gradients of queries for Hopper: P 2, 16 bits, d and e up to 64 or 128, a state for each key head.
 #pragma once
 
 #include "../gradient/query_gradients.hpp"

@@ -10,8 +10,8 @@
 namespace sympow::cuda::hopper {
 
 /// The group that copies brings a state: its normaliser in two terms, a tile of both for each 64 of its columns and of
-/// its rows, from floats or from three terms, then the tiles of octets (a, b), a ≤ b, in order: tiles of 64 value channels
-/// from `channel` on.
+/// its rows, from floats or from three terms, then the tiles of octets (a, b), a ≤ b, in order: tiles of 64 value
+/// channels from `channel` on.
 template <class T, int d, bool from_floats = true, int column_tiles = 1>
 struct StateTiles {
   static constexpr int octets = d / 8, stages = state_stages(2, d), parts = channel_tiles<d>,

@@ -9,9 +9,10 @@ namespace sympow::cuda::hopper {
 
 /// ΔS and ΔZ as sympow::cuda::Update has them, of keys or of rows, with the same arguments.
 ///
-/// A block takes items of a chunk, state head and 64 value channels as long as there are any: two units, one for each
-/// computing group. A unit is four tiles of 64 monomials (i, j), i in octet a and j in octet b, or Z. The group that
-/// copies brings stages of 64 tokens: keys, which become k̃ = √w k̂ when they have come, and their transpose, and values.
+/// A block takes items of a chunk, state head and `column_tiles` of 64 value channels as long as there are any: two
+/// units, one for each computing group. A unit is four tiles of 64 monomials (i, j), i in octet a and j in octet b, of
+/// two tiles of value channels two, or Z. The group that copies brings stages of 64 tokens: keys, which become
+/// k̃ = √w k̂ when they have come, and their transpose, and values.
 ///   tiles   left factors k̃_i k̃_j in registers, 16 tokens at a time; times v, whose tile has a token in each row
 ///   Z       (ℓ k̃)ᵀ k̃, ℓ = 1 of keys: the part i ≤ j of this symmetric matrix
 ///
@@ -28,15 +29,14 @@ struct Update {
   static constexpr int widest = parts > 1 ? 256 : 64;                                // e up to that
   static constexpr int octets = channels / 8, units_of_row = channels > 32 ? 2 : 1;  // of a row of tiles (a, b), b ≥ a
   static constexpr int unit_tiles = 4 / column_tiles;
-  static constexpr int tile_units = column_tiles * (channels == 64   ? 9
-                                                    : channels == 32 ? 3
-                                                                     : 1),
-                       pairs_of_part = (tile_units + 2) / 2;
-  /// Pairs of units for the value channels of an item: those of parts, then those of two parts, without what Z has of both.
+  static constexpr int quads = channels == 64 ? 9 : channels == 32 ? 3 : 1;  // four tiles of a part each
+  static constexpr int tile_units = column_tiles * quads, pairs_of_part = (tile_units + 2) / 2;
   static constexpr int across_pairs = 2 * column_tiles;  // of four octets of a part and four of the other
+  /// Pairs of units for the value channels of an item, without what Z has of both parts.
   static constexpr int tile_pairs = parts > 1 ? 2 * pairs_of_part + 4 * across_pairs : pairs_of_part;
-  static constexpr int slots = column_tiles > 1 ? 6 : ring_slots;                                         // of stages
-  static constexpr int copying = column_tiles > 1 ? 120 : 104, computing = column_tiles > 1 ? 192 : 200;  // registers
+  static constexpr int slots = column_tiles > 1 ? 6 : ring_slots;  // of stages
+  /// Registers of a thread of each kind of group.
+  static constexpr int copying = column_tiles > 1 ? 120 : 104, computing = column_tiles > 1 ? 192 : 200;
   static constexpr int threads = block_threads, blocks_per_multiprocessor = 1;
   static constexpr int shared_bytes = 1024 + 3 * ring_slots * 8192 + ring_slots * weight_bytes;
 
@@ -93,8 +93,8 @@ struct Update {
     SYMPOW_DEVICE int octet(int n) const {
       if (parts == 1 || is_of_both()) return n;
       if (!is_across()) return n + of_columns() / pairs_of_part * 8;
-      const int quads = of_across() / across_pairs;
-      return n < 4 ? n + quads / 2 * 4 : n + 4 + quads % 2 * 4;
+      const int both = of_across() / across_pairs;  // which four of each
+      return n < 4 ? n + both / 2 * 4 : n + 4 + both % 2 * 4;
     }
     /// tile_units: Z; beyond it nothing.
     SYMPOW_DEVICE int unit(int group) const {
@@ -195,10 +195,8 @@ struct Update {
       producer.begin_tile(
           [&](Shared<T> keys, int slot) {
             const int key_head = x.heads.key > x.heads.state ? head : x.heads.key_of_state(head);
-            of_normaliser = (of_normaliser & ~(257u << slot)) | (item.is_of_both()   ? 256u
-                                                                 : item.has_square() ? 1u
-                                                                                     : 0u)
-                                                                    << slot;
+            const unsigned bits = item.is_of_both() ? 256 : item.has_square() ? 1 : 0;
+            of_normaliser = (of_normaliser & ~(257u << slot)) | bits << slot;
             bring_weights(memory, item, unit, head, from, slot);
             producer.bring(keys, x.keys.data, x.keys.at(place, item.begin + from, key_head) + 8 * item.octet(0),
                            x.keys.token, item.seen - from, item.end - from, channels,
@@ -359,7 +357,7 @@ struct Update {
 #pragma unroll
       for (auto& tile : sum) clear(tile);
       const int stages = item.stages();
-      std::uint32_t first_values = descriptor_of(values(consumer.memory, 0).address);
+      const std::uint32_t first_values = descriptor_of(values(consumer.memory, 0).address);
       FactorPlaces places;
       Factors factors;                             // of the next 16 tokens
       Pair<T> phi[2][std::size_t{unit_tiles}][4];  // [16 tokens % 2][tile]

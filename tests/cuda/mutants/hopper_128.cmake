@@ -32,8 +32,8 @@ mutant(a_tile_kept "for (int n = 0; n <= parts; ++n) consumer.release" "for (int
 set(source cuda/src/hopper/update.hpp)
 mutant(parts_alike "return n + of_columns() / pairs_of_part * 8;" "return n;")
 # Another order of items.
-survivor(quads_exchanged "n + quads / 2 * 4 : n + 4 + quads % 2 * 4" "n + quads % 2 * 4 : n + 4 + quads / 2 * 4")
-mutant(quads_of_one_part "n + quads / 2 * 4 : n + 4 + quads % 2 * 4" "n : n + 4 + quads % 2 * 4")
+survivor(quads_exchanged "n + both / 2 * 4 : n + 4 + both % 2 * 4" "n + both % 2 * 4 : n + 4 + both / 2 * 4")
+mutant(quads_of_one_part "n + both / 2 * 4 : n + 4 + both % 2 * 4" "n : n + 4 + both % 2 * 4")
 mutant(no_gap "8 * (item.octet(4) - item.octet(0) - 4)" "0")
 mutant(values_overlap "slot == 0 ? memory.own_tile(0, slots) : memory.tile(slots)" "memory.own_tile(0, slots)")
 mutant(columns_of_a_tile "n % column_tiles * tile_step" "0u * tile_step")
