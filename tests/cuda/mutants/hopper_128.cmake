@@ -3,7 +3,7 @@ set(kernels hopper_2_128)
 set(runs
   "PTXEMU_QUANTUM=40 --only d_128,_states_of_query_heads,_bf16,_rows rows_of_architectures"
   "PTXEMU_REVERSE=1 --only d_128,_grouped_heads,_bf16,_rows rows_of_architectures"
-  "PTXEMU_REVERSE=1 --only d_128,_chunks,_bf16 architectures")
+  "PTXEMU_REVERSE=1 --only d_128,_chunks,_fp16 architectures")
 
 set(source cuda/src/hopper/tile_ring.hpp)
 mutant(six_slots_as_eight "count & (slots - 1) : count % slots" "count & (slots - 1) : count & 7")
