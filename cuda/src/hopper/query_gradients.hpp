@@ -18,12 +18,12 @@ namespace sympow::cuda::hopper {
 ///
 /// Roundings: dx to T as in the general kernel, Z to two terms of T; sums in float. Cost: 2 D e operations a row for S,
 /// 4 d + 2 e a pair.
-template <class T, int d, int columparts = 1>
+template <class T, int d, int column_tiles = 1>
 struct QueryGradients {
   using General = cuda::QueryGradients<T, 2, d>;
   using Args = typename General::Args;
-  static constexpr int threads = block_threads, blocks_per_multiprocessor = 1, widest = 64 * columparts;
-  static constexpr int parts = channel_tiles<d>, pair_tiles = parts + columparts;    // of keys and their values
+  static constexpr int threads = block_threads, blocks_per_multiprocessor = 1, widest = 64 * column_tiles;
+  static constexpr int parts = channel_tiles<d>, pair_tiles = parts + column_tiles;  // of keys and their values
   static constexpr int shared_bytes = shared_memory_bytes + (parts - 1) * 8 * 4096;  // sums
   static constexpr int copying = parts > 1 ? 80 : copying_registers, computing = parts > 1 ? 208 : computing_registers;
 
@@ -42,7 +42,7 @@ struct QueryGradients {
 
 #if defined(__CUDA_ARCH_FEAT_SM90_ALL)
  private:
-  using Walk = StateTiles<T, d, true, columparts>;
+  using Walk = StateTiles<T, d, true, column_tiles>;
 
   /// What both kinds of groups know of an item.
   struct QueryItem : Item {
@@ -96,7 +96,7 @@ struct QueryGradients {
       const QueryItem item(x, index);
       if (!item.exists()) continue;
       producer.forget();
-      producer.template bring_own<parts, columparts>(item.block, x.queries, x.d_rows, item.head, d, x.e);
+      producer.template bring_own<parts, column_tiles>(item.block, x.queries, x.d_rows, item.head, d, x.e);
       if (item.reads_state()) Walk::bring(producer, x.states.prefixes, item.state_slot(), x.e);
       bring_keys(producer, item);
     }
@@ -156,8 +156,8 @@ struct QueryGradients {
 
   // ---- a group that computes ----
 
-  struct Computing : ComputingGroup<T, d, columparts> {
-    using Base = ComputingGroup<T, d, columparts>;
+  struct Computing : ComputingGroup<T, d, column_tiles> {
+    using Base = ComputingGroup<T, d, column_tiles>;
     using Base::consumer, Base::own, Base::sums;
     const Args& x;
     Accumulator d_query[parts];
@@ -300,7 +300,7 @@ struct QueryGradients {
         consumer.at.advance();
         consumer.wait();
         const std::uint32_t values = consumer.descriptor();
-        for (int tile = 1; tile < columparts; ++tile) {
+        for (int tile = 1; tile < column_tiles; ++tile) {
           consumer.at.advance();
           consumer.wait();
         }
@@ -310,7 +310,7 @@ struct QueryGradients {
           multiply_transposed<T, channels_of_tile<d> / 16>(s, descriptor_of(Base::rows().address) + p * tile_step,
                                                            keys + p * tile_step, p > 0);
 #pragma unroll
-        for (std::uint32_t p = 0; p < columparts; ++p)
+        for (std::uint32_t p = 0; p < column_tiles; ++p)
           multiply_transposed<T>(c[0], descriptor_of(Base::vectors().address) + p * tile_step, values + p * tile_step,
                                  p > 0);
         products_commit();
