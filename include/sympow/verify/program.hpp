@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include <sympow/core/parallel.hpp>
 #include <sympow/io/output_file.hpp>
 #include <sympow/verify/arguments.hpp>
 
@@ -91,21 +92,24 @@ inline void decide_exactly(Proposition& p, const std::vector<ExactDecision>& exa
     }
 }
 
-/// Decides the groups one by one and prints what is selected of each as soon as it is decided. A list says nothing of
-/// progress.
+/// Decides the groups one by one, what is exact of each by all threads, and prints what is selected of each as soon as
+/// it is decided. A list says nothing of progress.
 inline void decide(Report& report, const std::vector<PropositionGroup>& groups, const Arguments& arguments,
-                   const std::vector<ExactDecision>& exact, std::FILE* out, std::FILE* progress) {
+                   const std::vector<ExactDecision>& exact, const sympow::detail::Threads& threads, std::FILE* out,
+                   std::FILE* progress) {
   int done = 0;
   for (const auto& [name, decide_group] : groups) {
     ++done;
     if (!arguments.list) put(print("  deciding group %d of %zu: %s\n", done, groups.size(), name), progress);
     Ledger ledger;
     decide_group(ledger, report.seed);
-    for (Proposition p : ledger.propositions()) {
-      Selection of_any_verdict = arguments.selection;
-      of_any_verdict.verdicts.clear();
-      if (!of_any_verdict(p)) continue;
-      decide_exactly(p, exact, report.seed);
+    Selection of_any_verdict = arguments.selection;
+    of_any_verdict.verdicts.clear();
+    std::vector<Proposition> found = ledger.propositions();
+    std::erase_if(found, [&](const Proposition& p) { return !of_any_verdict(p); });
+    threads.run(std::ssize(found), threads.count,
+                [&](Index n, int) { decide_exactly(found[static_cast<std::size_t>(n)], exact, report.seed); });
+    for (const Proposition& p : found) {
       if (!arguments.selection(p)) continue;
       put_all(arguments.list ? list_line_of(p) : lines_of(p, arguments.explain), out);
       report.propositions.push_back(p);
@@ -113,7 +117,8 @@ inline void decide(Report& report, const std::vector<PropositionGroup>& groups, 
   }
 }
 
-inline int run(const Program& program, const Arguments& arguments, std::FILE* out, std::FILE* progress) {
+inline int run(const Program& program, const Arguments& arguments, const sympow::detail::Threads& threads,
+               std::FILE* out, std::FILE* progress) {
   for (const Command& command : program.commands)
     if (command.option == arguments.command) {
       const bool is_well = command.run(arguments.scalar, arguments.seed);
@@ -130,7 +135,7 @@ inline int run(const Program& program, const Arguments& arguments, std::FILE* ou
   Report report{program.name, arguments.scalar, arguments.seed, program.papers};
   put_all(heading(report), out);
   decide(report, arguments.scalar == "float" ? program.groups_float() : program.groups_double(), arguments,
-         arguments.exact ? program.exact() : std::vector<ExactDecision>{}, out, progress);
+         arguments.exact ? program.exact() : std::vector<ExactDecision>{}, threads, out, progress);
   if (report.propositions.empty()) throw std::invalid_argument("no statement fits " + arguments.text);
   for (const auto& [file, written] : files) {
     file->open() << written(report);
@@ -146,6 +151,8 @@ inline int run(const Program& program, const Arguments& arguments, std::FILE* ou
 
 }  // namespace detail
 
+inline namespace SYMPOW_THREADS {
+
 /// Decides propositions as the command line says, prints them as they are decided and writes the files that are asked
 /// for.
 ///
@@ -160,7 +167,7 @@ inline int run_program(int argc, const char* const* argv, const Program& program
                        std::FILE* errors = stderr) {
   try {
     const Arguments arguments = parse_arguments({argv + (argc > 0 ? 1 : 0), argv + argc}, program);
-    if (!arguments.help) return detail::run(program, arguments, out, errors);
+    if (!arguments.help) return detail::run(program, arguments, sympow::detail::threads_of_program(0), out, errors);
     detail::put_all(detail::usage(program), out);
     return 0;
   } catch (const std::invalid_argument& error) {
@@ -169,4 +176,5 @@ inline int run_program(int argc, const char* const* argv, const Program& program
   }
 }
 
+}  // namespace SYMPOW_THREADS
 }  // namespace SYMPOW_NAMESPACE::verify
