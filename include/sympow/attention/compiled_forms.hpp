@@ -62,9 +62,10 @@
 
 /// What they do to queries and keys of a scalar type.
 #define SYMPOW_VIEW(LINKAGE, Scalar, ...) LINKAGE template class sympow::detail::ViewOf<Scalar, __VA_ARGS__>;
-#define SYMPOW_TRANSITIONS(LINKAGE, Scalar)              \
-  SYMPOW_USUAL_TRANSITIONS(SYMPOW_VIEW, LINKAGE, Scalar) \
-  LINKAGE template class sympow::detail::HouseholderProducts<Scalar>;
+#define SYMPOW_TRANSITIONS(LINKAGE, Scalar)                           \
+  SYMPOW_USUAL_TRANSITIONS(SYMPOW_VIEW, LINKAGE, Scalar)              \
+  LINKAGE template class sympow::detail::HouseholderProducts<Scalar>; \
+  LINKAGE template class sympow::Householder<Scalar>;
 
 /// What the library `sympow::forms` holds for a scalar type.
 #define SYMPOW_ALL_FORMS(LINKAGE, Scalar)            \

@@ -294,6 +294,7 @@ template <class Normalization = DefaultNormalization, class Real = void, Feature
 /// The definition for one type: with `extern` it is compiled elsewhere, with nothing here.
 #define SYMPOW_DIRECT(LINKAGE, Real)                                                                           \
   namespace sympow::verify::detail {                                                                           \
+  LINKAGE template void apply(const Matrix<Real>&, Real*);                                                     \
   LINKAGE template void to_absolute_coordinates(const DirectCall&, const KeySteps<Real>&, Matrix<Real>&,       \
                                                 Matrix<Real>&);                                                \
   LINKAGE template DirectRows<Real> direct_rows(const DirectCall&, const KeySteps<Real>&, const Matrix<Real>&, \
