@@ -13,7 +13,7 @@ using namespace sympow::verify;
 
 namespace {
 
-// From the seeds given to every decision, each of which draws 20 of its own.
+// Decides every identity once from each seed, by 20 draws.
 void check_identities(std::initializer_list<std::uint64_t> seeds) {
   std::map<std::string, Proposition> known;
   std::vector<PropositionGroup> groups = proposition_groups<double>();
@@ -59,4 +59,4 @@ void check_identities(std::initializer_list<std::uint64_t> seeds) {
 
 TEST_CASE("every identity is decided exactly and as its proposition is expected", "[exact]") { check_identities({1}); }
 
-TEST_CASE("every identity is decided likewise from other seeds", "[exact][.long]") { check_identities({2, 3, 4}); }
+TEST_CASE("three other seeds decide every identity alike", "[exact][.long]") { check_identities({2, 3, 4}); }

@@ -115,7 +115,7 @@ TEST_CASE("rows and gradients take as long under strong gates as under weak ones
     }
     return static_cast<double>(best);
   };
-  // Products with weights that nobody notices are not normal numbers, which take many times as long on some processors.
+  // Tiny weights make subnormal products, which take many times as long on some processors.
   const auto check = [&](double most, const auto& call) {
     for (const double log_gate : {-.3, -1., -5.}) {
       CAPTURE(log_gate);

@@ -197,7 +197,7 @@ template <class Scalar>
 struct RowGradientBuffers {
   Panel<Scalar> dY, factors, last;
   Panel<double> of_dY, exponents, sums, products, levels, noise;
-  Panel<double> outside;  ///< exponents of what rows give to keys before the segment
+  Panel<double> outside;  ///< see `exponent_outside`
 
   void reserve(Index e, Index n) {
     dY(e, n);
@@ -249,9 +249,9 @@ class RowGradients {
   /// After `finish`: -∞ for a row without gradient.
   [[nodiscard]] double exponent(Index i) { return buffers_.exponents(n_)[i]; }
   [[nodiscard]] bool has_gradient(Index i) { return exponent(i) != log2_zero; }
-  /// The same for keys before the segment, which all rows see: -∞ also for a query of length 0, and for a row that
-  /// matters to none of them beside an earlier row, whose weights no channel has made less. Source: the bound on
-  /// gradients, in which a row with 2^exponent |factor| has a part of its own.
+  /// The exponent of what row i gives to keys outside the segment, if all rows see them; -∞ if it gives nothing. So it
+  /// is for a query of length 0. It is also if an earlier row of the segment gives every such key 2^-negligible_weight
+  /// times as much or more. Source: the bound on gradients, which has 2^exponent |factor| of each row.
   [[nodiscard]] double exponent_outside(Index i) { return buffers_.outside(n_)[i]; }
   [[nodiscard]] Scalar factor(Index i) { return buffers_.factors(n_)[i]; }
   [[nodiscard]] Scalar last(Index i) { return buffers_.last(n_)[i]; }

@@ -29,7 +29,8 @@ struct ReportFormat {
   std::string (*written)(const Report&);  ///< what it holds
 };
 
-/// How a statement is decided without rounding; `corrected` for an erratum.
+/// How a statement is decided without rounding; `corrected` for an erratum. Statements of one group are decided by
+/// several threads at once, if the program is compiled with OpenMP.
 struct ExactDecision {
   std::string id;                                              ///< of a proposition
   std::function<Decision(std::uint64_t seed)> statement;       ///< as printed

@@ -122,8 +122,7 @@ struct Tokens {
     }
     return x;
   }
-  /// The same, but queries and keys have another size in each of up to eight times 16 channels: so no octet is like
-  /// another.
+  /// These tokens, with queries and keys multiplied by another factor in each group of 16 channels, up to d 128.
   Tokens uneven() const {
     constexpr double sizes[] = {1, 3, .5, 2, 4, .75, 1.5, 2.5};
     Tokens x = *this;
