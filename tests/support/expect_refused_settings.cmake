@@ -3,10 +3,14 @@
 cmake_minimum_required(VERSION 3.25)
 
 list(TRANSFORM INCLUDES PREPEND "-isystem")
-set(compile ${COMPILER} -std=c++20 ${INCLUDES} -fsyntax-only -include sympow/core/concepts.hpp -include sympow/core/checks.hpp -x c++ /dev/null)
-execute_process(COMMAND ${compile} COMMAND_ERROR_IS_FATAL ANY)
+set(compile ${COMPILER} -std=c++20 ${INCLUDES} -include sympow/core/concepts.hpp -include sympow/core/checks.hpp -x c++ /dev/null)
+execute_process(COMMAND ${compile} -fsyntax-only COMMAND_ERROR_IS_FATAL ANY)
 foreach(setting IN LISTS SETTINGS)
-  execute_process(COMMAND ${compile} ${setting} RESULT_VARIABLE failed ERROR_VARIABLE messages)
+  set(stage -E -o /dev/null)  # compilers' own settings are refused by the preprocessor
+  if(setting MATCHES "^-D")
+    set(stage -fsyntax-only)
+  endif()
+  execute_process(COMMAND ${compile} ${stage} ${setting} RESULT_VARIABLE failed ERROR_VARIABLE messages)
   if(NOT failed OR NOT messages MATCHES "sympow (needs|keeps|throws)[^\n]*: .*compile with")
     message(FATAL_ERROR "${setting} is not refused with a sentence:\n${messages}")
   endif()
