@@ -356,9 +356,8 @@ TEST_CASE("a long head by segments, whose state moves at the end or not", "[bad_
       const auto scan = [&](State<float, Power>& state, MatrixXf& rows, Workspaces<float>& workspaces) {
         const detail::ViewOf<float, std::remove_cvref_t<decltype(transition)>> view(transition);
         const Power power;
-        Batch<float> Y = rows;
-        detail::scan<Power, float>({detail::RowKind::weighted_means, power, view, x.Q, x.K, x.V, options}, state, Y,
-                                   workspaces, detail::threads_of_program(threads));
+        detail::scan<float, Power>({detail::RowKind::weighted_means, power, view, x.Q, x.K, x.V, options, {}, rows},
+                                   state, workspaces, detail::threads_of_program(threads));
       };
       State<float, Power> after = before;
       Workspaces<float> fresh;

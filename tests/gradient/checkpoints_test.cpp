@@ -151,7 +151,7 @@ TEST_CASE("tapes of a transition that acts otherwise on keys, or of other sizes,
     refuse(decay(p.log_gamma), rotary(p.theta, Pairing::interleaved), x, x, chunk,
            "that leaves keys alone, that of the call turns keys");
     refuse(channel_decay(p.log_a), stationary(), x, x, chunk, "scales the channels of keys");
-    refuse(stationary(), stationary(), x, wide, chunk, "key dimension of the tape's states");
+    refuse(stationary(), stationary(), x, wide, chunk, "key dimension of the state");
   }
 }
 

@@ -19,9 +19,66 @@
 
 namespace SYMPOW_NAMESPACE {
 
-// ---- The arguments of a batch, and what can be wrong with them: one check for both directions
+/// Run-time choices of a batch.
+struct BatchOptions {
+  Form form = Form::automatic;  ///< of all heads, or each its own
+  int threads = 0;              ///< at most so many, 0 for all; more than one where the program is compiled with OpenMP
+  Options head = {};            ///< of every head; diagnostics are given by the calls of one head
+};
+
+/// The elements of a caller's container, or of a view that gives references to them; or none, if it is left out. It
+/// owns nothing.
+template <class T>
+class RangeRef {
+ public:
+  RangeRef() = default;
+  /// To the elements of a container, which must outlive it.
+  template <std::ranges::random_access_range Range>
+    requires(!std::same_as<std::remove_cvref_t<Range>, RangeRef>)
+  RangeRef(Range&& range)  // NOLINT(google-explicit-constructor): a container stands where its elements are asked for
+      : range_(std::addressof(range)),
+        size_(std::ranges::ssize(range)),
+        at_(&element<std::remove_reference_t<Range>>) {}
+
+  [[nodiscard]] explicit operator bool() const { return at_ != nullptr; }  ///< whether a range is given
+  [[nodiscard]] Index size() const { return size_; }
+  [[nodiscard]] T& operator[](Index n) const { return at_(range_, n); }
+
+ private:
+  template <class Range>
+  static T& element(const void* range, Index n) {
+    using Reference = std::ranges::range_reference_t<Range>;
+    constexpr bool gives_them = std::is_lvalue_reference_v<Reference> && std::convertible_to<Reference, T&>;
+    static_assert(
+        gives_them,
+        "states and their gradients are a container of State<Scalar, Feature> and StateGradient<Scalar, "
+        "Feature>, with the scalar type of the heads and the type of the feature map; a view gives references "
+        "to them, not const ones where they are written, nor values or pointers");
+    if constexpr (gives_them)
+      return std::ranges::begin(*const_cast<Range*>(static_cast<const Range*>(range)))[n];
+    else
+      return *static_cast<T*>(nullptr);
+  }
+
+  const void* range_ = nullptr;
+  Index size_ = 0;
+  T& (*at_)(const void*, Index) = nullptr;
+};
+
+/// The arguments of `attend` by name.
+template <class Scalar, FeatureMap F>
+struct AttendCall {
+  Heads<const Scalar> Q, K, V;
+  RangeRef<typename detail::StateOf<Scalar, F>::type> states = {};  ///< one a query head or key head, or none
+  std::optional<Heads<Scalar>> Y = {};                              ///< rows; left out: the states alone move on
+  OptionalRef<Tapes<Scalar, F>> tapes = {};                         ///< keep the forward pass for `attend_vjp`
+  OptionalRef<Workspaces<Scalar>> workspaces = {};  ///< scratch; the call makes its own if they are left out
+  BatchOptions options = {};
+};
 
 namespace detail {
+
+// ---- The arguments of a batch, and what can be wrong with them: one check for both directions
 
 /// Calls f; an error of one head's arguments says of which sequence and head, and stays of its type. Heads that share a
 /// state are named by their key head.
@@ -41,21 +98,18 @@ template <class Given>
 concept TransitionCallable =
     !Transition<Given> && !TransitionRange<Given> && std::invocable<const Given&, Index, Index>;
 
-/// Their type.
+/// Number n of them, or what a callable gives; and their type.
 template <class Given>
-struct TransitionOf {
-  using type = Given;
-};
-template <TransitionRange Given>
-struct TransitionOf<Given> {
-  using type = std::ranges::range_value_t<const Given>;
-};
-template <TransitionCallable Given>
-struct TransitionOf<Given> {
-  using type = std::remove_cvref_t<std::invoke_result_t<const Given&, Index, Index>>;
-};
+decltype(auto) transition_among(const Given& given, [[maybe_unused]] Index n = 0) {
+  if constexpr (TransitionRange<Given>)
+    return std::ranges::begin(given)[n];
+  else if constexpr (TransitionCallable<Given>)
+    return given(n, n);
+  else
+    return given;
+}
 template <class Given>
-using TransitionOfBatch = typename TransitionOf<Given>::type;
+using TransitionOfBatch = std::remove_cvref_t<decltype(transition_among(std::declval<const Given&>()))>;
 
 /// The transitions of a batch, one for each group of query heads, their type and the way in which they were given
 /// forgotten.
@@ -104,69 +158,17 @@ class BatchTransitionsOf : public Base {
   }
 
  protected:
-  [[nodiscard]] const A& transition([[maybe_unused]] Index n) const {
-    if constexpr (TransitionRange<Given>)
-      return std::ranges::begin(given_)[n];
-    else if constexpr (TransitionCallable<Given>)
+  [[nodiscard]] const A& transition(Index n) const {
+    if constexpr (TransitionCallable<Given>)
       return built_[static_cast<std::size_t>(n)];
     else
-      return given_;
+      return transition_among(given_, n);
   }
 
  private:
   const Given& given_;
   std::vector<A> built_;  // by a callable
 };
-
-}  // namespace detail
-
-/// Run-time choices of a batch.
-struct BatchOptions {
-  Form form = Form::automatic;  ///< of all heads, or each its own
-  int threads = 0;              ///< at most so many, 0 for all; more than one where the program is compiled with OpenMP
-  Options head = {};            ///< of every head; diagnostics are given by the calls of one head
-};
-
-/// The elements of a caller's container, or of a view that gives references to them; or none, if it is left out. It
-/// owns nothing.
-template <class T>
-class RangeRef {
- public:
-  RangeRef() = default;
-  /// To the elements of a container, which must outlive it.
-  template <std::ranges::random_access_range Range>
-    requires(!std::same_as<std::remove_cvref_t<Range>, RangeRef>)
-  RangeRef(Range&& range)  // NOLINT(google-explicit-constructor): a container stands where its elements are asked for
-      : range_(std::addressof(range)),
-        size_(std::ranges::ssize(range)),
-        at_(&element<std::remove_reference_t<Range>>) {}
-
-  [[nodiscard]] explicit operator bool() const { return at_ != nullptr; }  ///< whether a range is given
-  [[nodiscard]] Index size() const { return size_; }
-  [[nodiscard]] T& operator[](Index n) const { return at_(range_, n); }
-
- private:
-  template <class Range>
-  static T& element(const void* range, Index n) {
-    using Reference = std::ranges::range_reference_t<Range>;
-    constexpr bool gives_them = std::is_lvalue_reference_v<Reference> && std::convertible_to<Reference, T&>;
-    static_assert(
-        gives_them,
-        "states and their gradients are a container of State<Scalar, Feature> and StateGradient<Scalar, "
-        "Feature>, with the scalar type of the heads and the type of the feature map; a view gives references "
-        "to them, not const ones where they are written, nor values or pointers");
-    if constexpr (gives_them)
-      return std::ranges::begin(*const_cast<Range*>(static_cast<const Range*>(range)))[n];
-    else
-      return *static_cast<T*>(nullptr);
-  }
-
-  const void* range_ = nullptr;
-  Index size_ = 0;
-  T& (*at_)(const void*, Index) = nullptr;
-};
-
-namespace detail {
 
 /// The form of a head.
 inline Form form_of(const ProblemShape& shape, const BatchOptions& options) {
@@ -386,21 +388,6 @@ class CheckedBatch {
   double cost_ = 0;  // of all groups
 };
 
-}  // namespace detail
-
-/// The arguments of `attend` by name.
-template <class Scalar, FeatureMap F>
-struct AttendCall {
-  Heads<const Scalar> Q, K, V;
-  RangeRef<typename detail::StateOf<Scalar, F>::type> states = {};  ///< one a query head or key head, or none
-  std::optional<Heads<Scalar>> Y = {};                              ///< rows; left out: the states alone move on
-  OptionalRef<Tapes<Scalar, F>> tapes = {};                         ///< keep the forward pass for `attend_vjp`
-  OptionalRef<Workspaces<Scalar>> workspaces = {};  ///< scratch; the call makes its own if they are left out
-  BatchOptions options = {};
-};
-
-namespace detail {
-
 /// Batches of a feature map under any transitions, compiled once for a scalar type, and for any program's threads.
 template <class Scalar, FeatureMap F>
 struct BatchForms {
@@ -421,38 +408,34 @@ void BatchForms<Scalar, F>::run(RowKind kind, const F& feature, BatchTransitions
   Workspaces<Scalar> own;
   Workspaces<Scalar>& workspaces = x.workspaces ? *x.workspaces : own;
   Options options = call.options.head;
-  options.check_finite = false;  // it has been done
   const Index count = call.all_groups();
   const Threads threads = batch.useful(given);
   if (x.tapes) {
     x.tapes->resize(static_cast<std::size_t>(count));
     for (auto& tape : *x.tapes) TapeAccess::begin(tape);
   }
-  // run(the inputs of group n, where its rows go, if they do)
+  // run(the inputs of group n)
   const auto with_group = [&](Index n, const auto& run) {
     const auto head = call.first_head(n);
     for (Index r = 0; call.Y && r < call.group; ++r) call.Y->padding(head.sequence, head.head + r).setZero();
     transitions.with(n, [&](const TransitionView<Scalar>& transition) {
-      Batch<Scalar> Y = head.Y;
-      run(FormInputs<Scalar, F>{kind, feature, transition, head.Q, head.K, head.V, options, call.head_group()},
-          call.Y ? OptionalRef<Batch<Scalar>>(Y) : OptionalRef<Batch<Scalar>>());
+      FormInputs<Scalar, F> inputs{kind, feature, transition, head.Q, head.K, head.V, options, batch.state(n)};
+      inputs.group = call.head_group();
+      if (call.Y) inputs.Y.emplace(head.Y);
+      if (x.tapes) inputs.tape = (*x.tapes)[static_cast<std::size_t>(n)];
+      run(inputs);
     });
   };
   parallel_for(count, threads, workspaces, [&](Index n, Workspace<Scalar>& work) {
     const GroupPlan plan = batch.plan(n);
     if (plan.scanned_chunk > 0) return;
-    with_group(n, [&](const FormInputs<Scalar, F>& inputs, OptionalRef<Batch<Scalar>> Y) {
-      OptionalRef<Tape<Scalar, F>> tape;
-      if (x.tapes) tape = (*x.tapes)[static_cast<std::size_t>(n)];
-      FormCalls<Scalar, F>::run(plan.form, inputs, batch.state(n), Y, tape, work);
-    });
+    with_group(n, [&](const FormInputs<Scalar, F>& inputs) { FormCalls<Scalar, F>::run(plan.form, inputs, work); });
   });
   if constexpr (FiniteFeatureMap<F> && F::score == Score::power)
     for (Index n = 0; n < count; ++n)
       if (options.chunk = batch.plan(n).scanned_chunk; options.chunk > 0)
-        with_group(n, [&](const FormInputs<Scalar, F>& inputs, OptionalRef<Batch<Scalar>> Y) {
-          with_state(batch.state(n), inputs,
-                     [&](State<Scalar, F>& state) { scan<F, Scalar>(inputs, state, Y, workspaces, threads); });
+        with_group(n, [&](const FormInputs<Scalar, F>& inputs) {
+          with_state(inputs, [&](State<Scalar, F>& state) { scan(inputs, state, workspaces, threads); });
         });
 }
 

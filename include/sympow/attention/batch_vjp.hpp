@@ -156,7 +156,7 @@ double GradientBatches<Scalar, F>::run(RowKind kind, const F& feature, VjpTransi
   };
   for (Index n = 0; n < heads; ++n)
     with_head_context(n / H, n % H, call.group, [&] {
-      with_head(n, [&](const Inputs& inputs) { GradientCalls<Scalar, F>::check_backward(form_of_head(n), inputs); });
+      with_head(n, [&](const Inputs& inputs) { GradientCalls<Scalar, F>::check(form_of_head(n), inputs); });
     });
   std::vector<double> scales(at(heads));
   const auto run_key_head = [&](Index n, const auto& run) {

@@ -23,11 +23,6 @@
 
 namespace SYMPOW_NAMESPACE::detail {
 
-/// Tokens of a chunk.
-inline Index chunk_of(const Options& options, const ProblemShape& shape) {
-  return options.chunk > 0 ? std::clamp<Index>(shape.T, 1, options.chunk) : cheapest_chunk(shape, options.costs);
-}
-
 /// The run-time value of a choice of normalisation, or a sentence why there is none.
 template <class Normalization, FeatureMap F>
 constexpr RowKind row_kind() {
@@ -89,19 +84,6 @@ inline std::string in_words(const Mask& mask) {
   return mask.offset == 0 ? words : words + " with the offset " + std::to_string(mask.offset);
 }
 
-/// Throws `InvalidArgument` for a mask whose queries stand where no token can be, or so far behind the last key that a
-/// transition of any length would be gone through for nothing.
-template <class Scalar>
-void check_offset(const TransitionView<Scalar>& transition, MatrixView<const Scalar> keys, const Mask& mask) {
-  constexpr Index farthest = std::numeric_limits<Index>::max() / 4, gap = Index{1} << 24;
-  if (mask.offset < -farthest || mask.offset > farthest)
-    raise<InvalidArgument>("options: the offset of the mask is ", mask.offset, ", must lie between ", -farthest,
-                           " and ", farthest);
-  if (transition.length() == Dynamic && mask.offset - keys.cols() > gap)
-    raise<InvalidArgument>("options: the offset of the mask is ", mask.offset, ", which leaves more than ", gap,
-                           " tokens behind the ", keys.cols(), " columns of K");
-}
-
 /// Throws `InvalidGate` for a log gate that is positive or not a number. Exponential scores, which no state sums, may
 /// grow: there any number below infinity is allowed.
 template <FeatureMap F, class Scalar>
@@ -129,7 +111,15 @@ void check_call(const TransitionView<Scalar>& transition, std::type_identity_t<M
                 std::type_identity_t<MatrixView<const Scalar>> keys,
                 std::type_identity_t<MatrixView<const Scalar>> values, const Options& options) {
   const Mask& mask = options.mask;
-  check_offset(transition, keys, mask);
+  // Queries stand where tokens can be, and not so far behind the last key that a transition of any length would be gone
+  // through for nothing.
+  constexpr Index farthest = std::numeric_limits<Index>::max() / 4, gap = Index{1} << 24;
+  if (mask.offset < -farthest || mask.offset > farthest)
+    raise<InvalidArgument>("options: the offset of the mask is ", mask.offset, ", must lie between ", -farthest,
+                           " and ", farthest);
+  if (transition.length() == Dynamic && mask.offset - keys.cols() > gap)
+    raise<InvalidArgument>("options: the offset of the mask is ", mask.offset, ", which leaves more than ", gap,
+                           " tokens behind the ", keys.cols(), " columns of K");
   check_size("rows of K", keys.rows(), queries.rows(), "rows of Q");
   if (mask.window < 1)
     raise<InvalidArgument>("options: the window of the mask is ", mask.window, " tokens, must be at least 1");
@@ -179,26 +169,9 @@ void check_call(const TransitionView<Scalar>& transition, std::type_identity_t<M
 /// Throws `ShapeMismatch` unless Y or dY has a column for every query and a row for every row of V.
 template <class Rows, class Q, class V>
 void check_rows(const char* name, const Rows& rows, const Q& queries, const V& values) {
-  const auto check = [name](const char* which, Index actual, Index expected, const char* why) {
-    if (actual != expected)
-      raise<ShapeMismatch>(which, " of ", name, " is ", actual, ", must be ", expected, " (", why, ")");
-  };
-  check("rows", rows.rows(), values.rows(), "rows of V");
-  check("columns", rows.cols(), queries.cols(), "columns of Q, one a token");
+  check_size(std::string("rows of ") + name, rows.rows(), values.rows(), "rows of V");
+  check_size(std::string("columns of ") + name, rows.cols(), queries.cols(), "columns of Q, one a token");
 }
-
-/// Throws `ShapeMismatch` for another shape of Y, and `InvalidArgument` if Y shares memory with Q, K or V.
-template <class Y, class Q, class K, class V>
-void check_output(const Y& outputs, const Q& queries, const K& keys, const V& values) {
-  check_rows("Y", outputs, queries, values);
-  check_outputs({{"Y", layout_of(outputs)}},
-                {{"Q", layout_of(queries)}, {"K", layout_of(keys)}, {"V", layout_of(values)}});
-}
-
-/// Whether φ of an embedded score can be made of tokens wherever the forms hold them.
-template <class F, class Scalar>
-concept EmbedsViews =
-    FiniteFeatureMap<F> && requires(const F& f, MatrixView<Scalar> x, MatrixView<Scalar> y) { f.embed(x, y); };
 
 /// Whether these types go together; false after a sentence at compile time, so that no other error follows it.
 template <FeatureMap F, Transition A, class Q, class K, class V>
@@ -213,7 +186,8 @@ constexpr bool check_types() {
                 "exact::recurrent and exact::chunked");
   static_assert(one_scalar || is_exact,
                 "queries, keys and values have one scalar type, float or double; use .cast<>()");
-  constexpr bool can_embed = !one_scalar || F::score != Score::embedded || EmbedsViews<F, Scalar>,
+  constexpr bool embeds_views = requires(const F& f, MatrixView<Scalar> x, MatrixView<Scalar> y) { f.embed(x, y); },
+                 can_embed = !one_scalar || F::score != Score::embedded || (FiniteFeatureMap<F> && embeds_views),
                  has_exponents = ScaledFeatureMap<F> && requires(const F& f, double s) { f.kappa(s); },
                  is_lifted = A::key_action == KeyAction::scale || A::key_action == KeyAction::mix,
                  can_score = F::score != Score::embedded || (can_embed && !has_exponents && !is_lifted);
@@ -224,17 +198,6 @@ constexpr bool check_types() {
       "exponents; "
       "and channel decay and Householder chains do not go with it");
   return one_scalar && can_score;
-}
-
-/// Whether a state is of the scalar type and feature map of a call; false after a sentence.
-template <class Scalar, class F, class S, class G>
-constexpr bool check_state_type() {
-  constexpr bool fits = std::is_same_v<Scalar, S> && std::is_same_v<F, G>;
-  static_assert(
-      fits,
-      "the state is one of another feature map or scalar type than the call: State<Scalar, Feature>, with the "
-      "scalar type of the keys and the type of the feature map");
-  return fits;
 }
 
 }  // namespace SYMPOW_NAMESPACE::detail

@@ -54,26 +54,16 @@ inline double cost_of_pairs(const ProblemShape& shape, double n, const Costs& co
   return n * (shape.is_full ? n : (n + 1) / 2) * (2 * (d + e) + costs.score + pulls);
 }
 
-/// Operations of reading tokens from a state and taking tokens into it.
-inline double cost_of_embedding(const ProblemShape& shape, double read, double taken) {
-  const auto d = static_cast<double>(shape.d), e = static_cast<double>(shape.e);
-  const double chain = shape.action == KeyAction::mix ? 4 * d * (d + e) : 0;
-  return (read + taken) * 2 * shape.D * (e + 1) + taken * chain;
-}
-
-/// Whether no token of a call needs φ.
-inline bool holds_all(const ProblemShape& shape) {
-  return shape.from_nothing && !shape.is_full && shape.T <= default_tail;
-}
-
 /// Operations of the chunked form with chunks of this size.
 inline double cost_of_chunks(const ProblemShape& shape, double size, const Costs& costs) {
-  const auto T = static_cast<double>(shape.T);
+  const auto T = static_cast<double>(shape.T), d = static_cast<double>(shape.d), e = static_cast<double>(shape.e);
   const double chunk = std::max(std::min(size, T), 1.0), chunks = std::ceil(T / chunk);
   const double pairs = shape.is_full ? 0 : T / chunk * cost_of_pairs(shape, chunk, costs);
-  if (holds_all(shape)) return chunks * costs.segment * segment_overhead(shape.d) + pairs;
   const bool skips_first = shape.from_nothing && !shape.is_full;
-  return cost_of_embedding(shape, skips_first ? T - chunk : T, T) +
+  if (skips_first && shape.T <= default_tail)  // no token needs φ
+    return chunks * costs.segment * segment_overhead(shape.d) + pairs;
+  const double read = skips_first ? T - chunk : T, chain = shape.action == KeyAction::mix ? 4 * d * (d + e) : 0;
+  return (read + T) * 2 * shape.D * (e + 1) + T * chain +
          chunks * costs.segment * (shape.D + segment_overhead(shape.d)) + pairs;
 }
 

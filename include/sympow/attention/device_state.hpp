@@ -40,26 +40,21 @@ Eigen::ArrayXd root_multiplicities(Index d) {
 /// Throws `InterruptedState`, and `FrameMismatch` for keys that a transition has turned otherwise than by d/2 angles.
 template <class Scalar, int P>
 [[nodiscard]] DeviceState device_state(const State<Scalar, SymmetricPower<P>>& state) {
-  detail::check_whole(state);
+  const detail::StateSums<Scalar> settled = detail::StateAccess::sums(state);
   const Frame& frame = state.frame();
   const bool turns = frame.kind() == Frame::angles && 2 * frame.size() == state.key_dimension();
   if (!(frame.empty() || turns) || state.key_product().size() != 0)
     detail::raise<FrameMismatch>("device_state: a GPU turns keys by d/2 angles, those of the state turn otherwise");
-  State<Scalar, SymmetricPower<P>> copy = state;
-  auto& content = detail::StateAccess::content(copy);
-  detail::fold_state(copy.feature(), content);
-  content.sums.make_dense();
-  content.sums.settle();
-  const auto& S = content.sums.S;
-  const auto& Z = content.sums.Z;
+  const auto& S = settled.S;
+  const auto& Z = settled.Z;
   const Index e = S.rows();
   DeviceState device;
   device.sums.resize(static_cast<std::size_t>(S.size()));
   device.normaliser.resize(static_cast<std::size_t>(Z.size()));
   device.turns.resize(static_cast<std::size_t>(frame.size()));
   Eigen::VectorXd::Map(device.turns.data(), frame.size()) = frame.numbers() * (std::numbers::inv_pi / 2);
-  device.level = content.sums.L;
-  device.mass = static_cast<float>(content.sums.A);
+  device.level = settled.L;
+  device.mass = static_cast<float>(settled.A);
   const Eigen::ArrayXd roots = detail::root_multiplicities<P>(state.key_dimension());
   Eigen::ArrayXXf::Map(device.sums.data(), e, Z.size()) =
       (S.template cast<double>().array().rowwise() / roots.transpose()).template cast<float>();

@@ -5,6 +5,7 @@
 #include <cmath>
 #include <concepts>
 #include <limits>
+#include <optional>
 #include <vector>
 
 #include <sympow/attention/call_checks.hpp>
@@ -15,15 +16,38 @@
 
 namespace SYMPOW_NAMESPACE {
 
-// ---- The scratch memory of the forms
-
 namespace detail {
+
 /// The buffers behind workspaces; only the passes know them.
 struct WorkspaceAccess {
   static auto& forward(auto& workspace) { return workspace.forward_; }
   static auto& backward(auto& workspace) { return workspace.backward_; }
 };
+
+/// Of calls that keep nothing for their gradients.
+struct NoTape {};
+
+/// `has_state_forms` of a transition whose type is forgotten.
+template <class F>
+[[nodiscard]] constexpr bool goes_by_states(KeyAction action, bool moves_states) {
+  return FiniteFeatureMap<F> && (action != KeyAction::mix || keys_are_features<F>) && moves_states;
+}
+
+template <FeatureMap F>
+[[nodiscard]] ProblemShape head_shape(const F& feature, bool has_states, KeyAction action, Index T, Index d, Index e) {
+  ProblemShape shape{.T = T, .d = d, .e = e, .action = action};
+  if constexpr (FiniteFeatureMap<F>) {
+    try {
+      if (has_states) shape.D = static_cast<double>(feature.dimension(d));
+    } catch (const DimensionOverflow&) {  // more than a state can have
+    }
+  }
+  return shape;
+}
+
 }  // namespace detail
+
+// ---- The scratch memory of the forms
 
 /// Scratch of one call at a time; keep it to reuse its memory. It holds nothing that outlives a call: any form, feature
 /// map and shape may use the same one in turn. Once it has seen the largest call, calls allocate nothing.
@@ -49,11 +73,6 @@ template <class Scalar>
 using Workspaces = std::vector<Workspace<Scalar>>;
 
 // ---- Where a call writes its rows
-
-namespace detail {
-/// Of calls that keep nothing for their gradients.
-struct NoTape {};
-}  // namespace detail
 
 /// What a call writes: a matrix Y or, if its gradients are wanted later, `{Y, tape}`, where the tape keeps of the
 /// forward pass what the backward pass would have to compute again. Y is column-major with one token a column; it may
@@ -87,41 +106,7 @@ class Output {
   OptionalRef<Tape> tape_;
 };
 
-// ---- Calls of the forms: their checks, and then the pass
-
-namespace detail {
-
-/// `has_state_forms` of a transition whose type is forgotten.
-template <class F>
-[[nodiscard]] constexpr bool goes_by_states(KeyAction action, bool moves_states) {
-  return FiniteFeatureMap<F> && (action != KeyAction::mix || keys_are_features<F>) && moves_states;
-}
-
-template <FeatureMap F>
-[[nodiscard]] ProblemShape head_shape(const F& feature, bool has_states, KeyAction action, Index T, Index d, Index e) {
-  ProblemShape shape{.T = T, .d = d, .e = e, .action = action};
-  if constexpr (FiniteFeatureMap<F>) {
-    try {
-      if (has_states) shape.D = static_cast<double>(feature.dimension(d));
-    } catch (const DimensionOverflow&) {  // more than a state can have
-    }
-  }
-  return shape;
-}
-/// Tokens of a chunk of a call that leaves a state.
-template <FeatureMap F, class Scalar, class K, class V>
-[[nodiscard]] Index chunk_of_call(const F& feature, const TransitionView<Scalar>& transition, const K& keys,
-                                  const V& values, const Options& options, bool from_nothing) {
-  const bool has_states = goes_by_states<F>(transition.key_action(), transition.moves_states());
-  ProblemShape shape =
-      head_shape(feature, has_states, transition.key_action(), keys.cols(), keys.rows(), values.rows());
-  shape.is_full = options.mask.is_full;
-  shape.keeps_state = true;
-  shape.from_nothing = from_nothing;
-  return chunk_of(options, shape);
-}
-
-}  // namespace detail
+// ---- Which forms there are
 
 /// Whether a feature map has the recurrent and the chunked form under a transition: φ is finite, if the transition
 /// mixes channels as a Householder chain does φ(x) = x, and the transition can move a state.
@@ -135,6 +120,8 @@ template <FeatureMap F, Transition A>
 [[nodiscard]] ProblemShape head_shape(const F& feature, const A&, Index T, Index d, Index e) {
   return detail::head_shape(feature, has_state_forms<F, A>, A::key_action, T, d, e);
 }
+
+// ---- Calls of the forms: their checks, and then the pass
 
 namespace detail {
 
@@ -188,13 +175,18 @@ inline void check_state_mask(const Mask& mask) {
 /// Whether a state form goes with these types; false after a sentence.
 template <FeatureMap F, Transition A, class Q, class K, class V, class Scalar, class G>
 constexpr bool check_state_form() {
-  if constexpr (check_state_type<typename Q::Scalar, F, Scalar, G>())
+  constexpr bool fits = std::is_same_v<typename Q::Scalar, Scalar> && std::is_same_v<F, G>;
+  static_assert(
+      fits,
+      "the state is one of another feature map or scalar type than the call: State<Scalar, Feature>, with the "
+      "scalar type of the keys and the type of the feature map");
+  if constexpr (fits)
     return check_types<F, A, Q, K, V>() && check_moves<F, A>();
   else
     return false;
 }
 
-/// What all forms are given; Q is that of the first head of the group.
+/// What all forms are given. The state is that of all heads of a group, Q and Y are those of the first.
 template <class Scalar, FeatureMap F>
 struct FormInputs {
   RowKind kind;
@@ -202,40 +194,30 @@ struct FormInputs {
   const TransitionView<Scalar>& transition;
   ConstBatch<Scalar> Q, K, V;
   const Options& options;
+  OptionalRef<typename StateOf<Scalar, F>::type> state = {};  ///< of a state form; without one it begins from nothing
+  std::optional<Batch<Scalar>> Y = {};                        ///< without it there are no rows; nobody looks at Q
+  OptionalRef<Tape<Scalar, F>> tape = {};                     ///< filled by attention, and by chunks under causal()
   HeadGroup group = {};
 };
 
 /// f(the state of a call, or an empty one, which is dropped).
 template <class Scalar, FiniteFeatureMap F>
-void with_state(std::type_identity_t<OptionalRef<State<Scalar, F>>> state, const FormInputs<Scalar, F>& x,
-                const auto& f) {
-  if (state) return f(*state);
+void with_state(const FormInputs<Scalar, F>& x, const auto& f) {
+  if (x.state) return f(*x.state);
   State<Scalar, F> own(x.feature, x.Q.rows(), x.V.rows());
   own.drop_key_product();
   f(own);
 }
 
-/// `view` with the largest gate of every token factored out, if the slowest channels of powers decay by more than
-/// e^-27 over the call; else null.
-template <FeatureMap F, class Scalar>
-std::unique_ptr<const TransitionView<Scalar>> slow_gates_factored_out(const TransitionView<Scalar>& view) {
-  if (F::score != Score::power || !(degree_of<F> * view.total_max_log_gate() < least_log_decay)) return nullptr;
-  return view.factor_out_max_gate(degree_of<F>);
-}
-
 /// The rows of a state form; the state goes on.
 template <class Scalar, FiniteFeatureMap F>
 void go_on_from(State<Scalar, F>& state, Form form, const FormInputs<Scalar, F>& x, ForwardCall<Scalar>& call) {
-  using Pass = ForwardPasses<Scalar, PassFeature<Scalar, F>>;
   auto& content = StateAccess::content(state);
   Frames<Scalar>& frames = content.frames;
   const Index before = frames.tokens;
   double log_decay = frames.log_decay;
   call.state = &content;
-  if (form == Form::recurrent)
-    Pass::recurrent(pass_feature<Scalar>(x.feature), call);
-  else
-    Pass::chunked(pass_feature<Scalar>(x.feature), call);
+  ForwardPasses<Scalar, PassFeature<Scalar, F>>::from_state(form, pass_feature<Scalar>(x.feature), call);
   if (&call.transition != &x.transition) {  // what the state says of its decays is what the transition says
     for (Index t = 0; t < frames.tokens - before; ++t) log_decay += x.transition.log_decay(t);
     frames.log_decay = log_decay;
@@ -250,11 +232,10 @@ void go_on_from(State<Scalar, F>& state, Form form, const FormInputs<Scalar, F>&
 
 /// The same by chunks; the tape keeps states on the way.
 template <class Scalar, FiniteFeatureMap F>
-void record_chunks(State<Scalar, F>& state, const FormInputs<Scalar, F>& x, ForwardCall<Scalar>& call,
-                   Tape<Scalar, F>& tape) {
+void record_chunks(State<Scalar, F>& state, const FormInputs<Scalar, F>& x, ForwardCall<Scalar>& call) {
   Index& chunk = call.options.chunk;
-  chunk = chunk_of_call(x.feature, x.transition, x.K, x.V, x.options, state.tokens() == 0);
-  TapeContent<Scalar, F>& kept = TapeAccess::begin(tape);
+  chunk = chunk_from(StateAccess::content(state), x.transition, x.K.cols(), x.options);
+  TapeContent<Scalar, F>& kept = TapeAccess::begin(*x.tape);
   auto& states = kept.states;
   kept.tokens = x.K.cols(), kept.chunk = chunk, kept.action = x.transition.key_action();
   kept.between = chunk * std::clamp<Index>(x.options.checkpoint, 1, std::numeric_limits<Index>::max() / chunk);
@@ -283,39 +264,31 @@ void record_chunks(State<Scalar, F>& state, const FormInputs<Scalar, F>& x, Forw
 template <class Scalar, FeatureMap F>
 struct FormCalls {
   using Inputs = FormInputs<Scalar, F>;
-  using StateRef = OptionalRef<typename StateOf<Scalar, F>::type>;
-  using RowsRef = OptionalRef<Batch<Scalar>>;
-  using TapeRef = OptionalRef<Tape<Scalar, F>>;
 
   /// Throws what is wrong with a call, before anything is touched.
-  static void check(Form form, const Inputs& x, StateRef state, RowsRef Y, TapeRef tape);
-  /// The attention form of a checked call, which fills the tape.
-  static void attention(const Inputs& x, RowsRef Y, TapeRef tape, Workspace<Scalar>& workspace);
-  /// A state form of a checked call. The state is that of all heads of a group, Y that of the first. Without a state
-  /// it begins from an empty one, without Y it has no rows: queries are not looked at. Chunks under causal() fill the
-  /// tape.
-  static void from_state(Form form, const Inputs& x, StateRef state, RowsRef Y, TapeRef tape,
-                         Workspace<Scalar>& workspace);
+  static void check(Form form, const Inputs& x);
+  /// A checked call.
+  static void attention(const Inputs& x, Workspace<Scalar>& workspace);
+  static void from_state(Form form, const Inputs& x, Workspace<Scalar>& workspace);
   /// The form that a batch has chosen and checked.
-  static void run(Form form, const Inputs& x, StateRef state, RowsRef Y, TapeRef tape, Workspace<Scalar>& workspace) {
-    if (form == Form::attention)
-      attention(x, Y, tape, workspace);
-    else
-      from_state(form, x, state, Y, tape, workspace);
+  static void run(Form form, const Inputs& x, Workspace<Scalar>& workspace) {
+    form == Form::attention ? attention(x, workspace) : from_state(form, x, workspace);
   }
 };
 
 template <class Scalar, FeatureMap F>
-void FormCalls<Scalar, F>::check(Form form, const Inputs& x, StateRef state, RowsRef Y, TapeRef tape) {
+void FormCalls<Scalar, F>::check(Form form, const Inputs& x) {
   const Options& options = x.options;
   check_call<F>(x.transition, x.Q, x.K, x.V, options);
   if constexpr (FiniteFeatureMap<F>)
     if (form != Form::attention) {
-      check_state(*state, x.feature, x.transition, x.Q, x.V);
+      check_state(*x.state, x.feature, x.transition, x.Q, x.V);
       check_state_mask(options.mask);
     }
-  if (Y) check_output(*Y, x.Q, x.K, x.V);
-  if (tape && form == Form::chunked) {
+  if (x.Y) check_rows("Y", *x.Y, x.Q, x.V);
+  if (x.Y)
+    check_outputs({{"Y", layout_of(*x.Y)}}, {{"Q", layout_of(x.Q)}, {"K", layout_of(x.K)}, {"V", layout_of(x.V)}});
+  if (x.tape && form == Form::chunked) {
     if (options.mask != causal())
       raise<InvalidArgument>("chunked: a tape goes with the mask causal(), of queries that stand at their keys");
     if (options.diagnostics != nullptr)
@@ -323,12 +296,14 @@ void FormCalls<Scalar, F>::check(Form form, const Inputs& x, StateRef state, Row
   }
 }
 
-/// f(the call in the terms of its pass).
+/// f(the call in the terms of its pass): the largest gate of every token is a scalar one where the slowest channels of
+/// powers decay by more than e^-27 over the call.
 template <class Scalar, FeatureMap F>
-void with_forward_call(const FormInputs<Scalar, F>& x, OptionalRef<Batch<Scalar>> Y, Workspace<Scalar>& workspace,
-                       const auto& f) {
-  if (x.options.diagnostics != nullptr) reset(*x.options.diagnostics, Y ? x.Q.cols() : 0);
-  const auto slow = slow_gates_factored_out<F>(x.transition);
+void with_forward_call(const FormInputs<Scalar, F>& x, Workspace<Scalar>& workspace, const auto& f) {
+  if (x.options.diagnostics != nullptr) reset(*x.options.diagnostics, x.Y ? x.Q.cols() : 0);
+  const bool is_slow = F::score == Score::power && degree_of<F> * x.transition.total_max_log_gate() < least_log_decay;
+  const auto slow = is_slow ? x.transition.factor_out_max_gate(degree_of<F>) : nullptr;
+  std::optional<Batch<Scalar>> Y = x.Y;
   ForwardCall<Scalar> call{.transition = slow ? *slow : x.transition,
                            .rows = x.kind,
                            .options = x.options,
@@ -337,19 +312,19 @@ void with_forward_call(const FormInputs<Scalar, F>& x, OptionalRef<Batch<Scalar>
                            .V = x.V,
                            .Y = Y ? MatrixView<Scalar>(*Y) : MatrixView<Scalar>(nullptr, 0, 0),
                            .memory = WorkspaceAccess::forward(workspace),
-                           .has_queries = static_cast<bool>(Y),
+                           .has_queries = static_cast<bool>(x.Y),
                            .group = x.group};
   f(call);
 }
 
 template <class Scalar, FeatureMap F>
-void FormCalls<Scalar, F>::attention(const Inputs& x, RowsRef Y, TapeRef tape, Workspace<Scalar>& workspace) {
-  with_forward_call(x, Y, workspace, [&](ForwardCall<Scalar>& call) {
+void FormCalls<Scalar, F>::attention(const Inputs& x, Workspace<Scalar>& workspace) {
+  with_forward_call(x, workspace, [&](ForwardCall<Scalar>& call) {
     const auto run_pass = [&] {
       ForwardPasses<Scalar, PassFeature<Scalar, F>>::attention(pass_feature<Scalar>(x.feature), call);
     };
-    if (!tape) return run_pass();
-    TapeContent<Scalar, F>& kept = TapeAccess::begin(*tape);
+    if (!x.tape) return run_pass();
+    TapeContent<Scalar, F>& kept = TapeAccess::begin(*x.tape);
     kept.sums.resize(static_cast<std::size_t>(call.Y.cols()));
     resize_safely(kept.Y, call.Y.rows(), call.Y.cols());
     call.sums = kept.sums.data();
@@ -361,12 +336,11 @@ void FormCalls<Scalar, F>::attention(const Inputs& x, RowsRef Y, TapeRef tape, W
 }
 
 template <class Scalar, FeatureMap F>
-void FormCalls<Scalar, F>::from_state(Form form, const Inputs& x, StateRef state, RowsRef Y, TapeRef tape,
-                                      Workspace<Scalar>& workspace) {
+void FormCalls<Scalar, F>::from_state(Form form, const Inputs& x, Workspace<Scalar>& workspace) {
   if constexpr (FiniteFeatureMap<F>)
-    with_forward_call(x, Y, workspace, [&](ForwardCall<Scalar>& call) {
-      with_state(state, x, [&](State<Scalar, F>& from) {
-        if (tape && form == Form::chunked && x.options.mask == causal()) return record_chunks(from, x, call, *tape);
+    with_forward_call(x, workspace, [&](ForwardCall<Scalar>& call) {
+      with_state(x, [&](State<Scalar, F>& from) {
+        if (x.tape && form == Form::chunked && x.options.mask == causal()) return record_chunks(from, x, call);
         go_on_from(from, form, x, call);
       });
     });
@@ -374,20 +348,14 @@ void FormCalls<Scalar, F>::from_state(Form form, const Inputs& x, StateRef state
 
 /// Checks a call and runs it. A form that is not asked for is not compiled.
 template <Form form, class Scalar, FeatureMap F>
-void call_form(const FormInputs<Scalar, F>& x, typename FormCalls<Scalar, F>::StateRef state,
-               OptionalRef<Batch<Scalar>> Y, typename FormCalls<Scalar, F>::TapeRef tape,
-               OptionalRef<Workspace<Scalar>> workspace) {
-  using Calls = FormCalls<Scalar, F>;
-  Calls::check(form, x, state, Y, tape);
-  const auto run = [&](Workspace<Scalar>& memory) {
-    if constexpr (form == Form::attention)
-      Calls::attention(x, Y, tape, memory);
-    else
-      Calls::from_state(form, x, state, Y, tape, memory);
-  };
-  if (workspace) return run(*workspace);
-  Workspace<Scalar> own;
-  run(own);
+void call_form(const FormInputs<Scalar, F>& x, OptionalRef<Workspace<Scalar>> workspace) {
+  FormCalls<Scalar, F>::check(form, x);
+  std::optional<Workspace<Scalar>> own;
+  Workspace<Scalar>& memory = workspace ? *workspace : own.emplace();
+  if constexpr (form == Form::attention)
+    FormCalls<Scalar, F>::attention(x, memory);
+  else
+    FormCalls<Scalar, F>::from_state(form, x, memory);
 }
 
 }  // namespace detail

@@ -22,12 +22,13 @@ void attention(const F& feature, const A& transition, const Eigen::MatrixBase<DQ
                const std::type_identity_t<Output<typename DQ::Scalar, Tape<typename DQ::Scalar, F>>>& output,
                OptionalRef<Workspace<typename DQ::Scalar>> workspace = {}, const Options& options = {}) {
   using Scalar = typename DQ::Scalar;
-  Batch<Scalar> Y = output.rows();
   constexpr detail::RowKind kind = detail::row_kind<Normalization, F>();
+  const OptionalRef<typename detail::StateOf<Scalar, F>::type> no_state;
   if constexpr (detail::check_types<F, A, DQ, DK, DV>())
     detail::call_form<Form::attention, Scalar, F>(
-        {kind, feature, detail::ViewOf<Scalar, A>(transition), Q.derived(), K.derived(), V.derived(), options}, {}, Y,
-        output.tape(), workspace);
+        {kind, feature, detail::ViewOf<Scalar, A>(transition), Q.derived(), K.derived(), V.derived(), options, no_state,
+         output.rows(), output.tape()},
+        workspace);
 }
 
 /// The same, returning Y.
@@ -57,12 +58,11 @@ void chunked(const F& feature, const A& transition, const Eigen::MatrixBase<DQ>&
              const Eigen::MatrixBase<DV>& V, State<S, G>& state,
              const std::type_identity_t<Output<S, Tape<S, G>>>& output,
              std::type_identity_t<OptionalRef<Workspace<S>>> workspace = {}, const Options& options = {}) {
-  Batch<S> Y = output.rows();
   constexpr detail::RowKind kind = detail::row_kind<Normalization, F>();
   if constexpr (detail::check_state_form<F, A, DQ, DK, DV, S, G>())
-    detail::call_form<Form::chunked, S, F>(
-        {kind, feature, detail::ViewOf<S, A>(transition), Q.derived(), K.derived(), V.derived(), options}, state, Y,
-        output.tape(), workspace);
+    detail::call_form<Form::chunked, S, F>({kind, feature, detail::ViewOf<S, A>(transition), Q.derived(), K.derived(),
+                                            V.derived(), options, state, output.rows(), output.tape()},
+                                           workspace);
 }
 
 /// The same, returning Y.
@@ -102,8 +102,8 @@ void absorb(const F& feature, const A& transition, const Eigen::MatrixBase<DK>& 
             const Options& options = {}) {
   if constexpr (detail::check_state_form<F, A, DK, DK, DV, S, G>())
     detail::call_form<Form::chunked, S, F>({detail::RowKind::sums, feature, detail::ViewOf<S, A>(transition),
-                                            K.derived(), K.derived(), V.derived(), options},
-                                           state, {}, {}, workspace);
+                                            K.derived(), K.derived(), V.derived(), options, state},
+                                           workspace);
 }
 
 /// The recurrence, writing the outputs of T tokens and leaving the state ready for the next; the literal one of the
@@ -121,12 +121,11 @@ template <class Normalization = DefaultNormalization, FeatureMap F, Transition A
 void recurrent(const F& feature, const A& transition, const Eigen::MatrixBase<DQ>& Q, const Eigen::MatrixBase<DK>& K,
                const Eigen::MatrixBase<DV>& V, State<S, G>& state, const std::type_identity_t<Output<S>>& output,
                std::type_identity_t<OptionalRef<Workspace<S>>> workspace = {}, const Options& options = {}) {
-  Batch<S> Y = output.rows();
   constexpr detail::RowKind kind = detail::row_kind<Normalization, F>();
   if constexpr (detail::check_state_form<F, A, DQ, DK, DV, S, G>())
-    detail::call_form<Form::recurrent, S, F>(
-        {kind, feature, detail::ViewOf<S, A>(transition), Q.derived(), K.derived(), V.derived(), options}, state, Y, {},
-        workspace);
+    detail::call_form<Form::recurrent, S, F>({kind, feature, detail::ViewOf<S, A>(transition), Q.derived(), K.derived(),
+                                              V.derived(), options, state, output.rows()},
+                                             workspace);
 }
 
 /// The same, returning Y.

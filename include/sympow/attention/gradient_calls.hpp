@@ -20,7 +20,11 @@ namespace SYMPOW_NAMESPACE {
 // ---- The gradient of a state: what a loss on later tokens, or on the state itself, says to the tokens before it
 
 namespace detail {
-struct StateGradientAccess;
+struct StateGradientAccess {
+  static auto& content(auto& gradient) { return gradient.content_; }
+  /// Its sums, that all decay is in. Costs a copy.
+  static auto sums(const auto& gradient) { return gradient.settled(); }
+};
 }  // namespace detail
 
 /// The gradient of a loss in S, Z and the frame of a state: a value.
@@ -81,14 +85,6 @@ class StateGradient {
 
   detail::Adjoint<S> content_;
 };
-
-namespace detail {
-struct StateGradientAccess {
-  static auto& content(auto& gradient) { return gradient.content_; }
-  /// Its sums, that all decay is in. Costs a copy.
-  static auto sums(const auto& gradient) { return gradient.settled(); }
-};
-}  // namespace detail
 
 // ---- Calls of gradients: what they are given and give, and what they check beside their form
 
@@ -153,34 +149,6 @@ struct VjpInputs {
   OptionalRef<typename StateOf<Scalar, F>::gradient> d_state = {};
 };
 
-/// Where gradients are added or, if nothing is there and it does not `add`, written.
-template <class Scalar>
-struct VjpResults {
-  MatrixView<Scalar> dQ, dK, dV;
-  double& scale;
-  bool adds = true;
-};
-
-/// Gives gradients their sizes, in the memory of others if it is given; 0 if they are added to. Throws
-/// `InvalidArgument`, before anything is touched, if that memory is an argument's.
-template <class Scalar, class F, class A>
-VjpResults<Scalar> begin_gradients(Gradients<Scalar, A>& gradients, OptionalRef<Gradients<Scalar, A>> reuse,
-                                   const A& transition, const VjpInputs<Scalar, F>& x, bool adds) {
-  if (reuse) {
-    check_outputs({{"dQ", layout_of(reuse->Q)}, {"dK", layout_of(reuse->K)}, {"dV", layout_of(reuse->V)}},
-                  {{"Q", layout_of(x.Q)}, {"K", layout_of(x.K)}, {"V", layout_of(x.V)}, {"dY", layout_of(x.dY)}});
-    gradients = std::move(*reuse);
-  }
-  gradients.transition = transition.zero_gradient(tokens_of(x.Q, x.K, x.options.mask));
-  const auto begin = [&](Matrix<Scalar>& to, const MatrixView<const Scalar>& of) {
-    resize_safely(to, of.rows(), of.cols());
-    if (adds) to.setZero();
-  };
-  begin(gradients.Q, x.Q), begin(gradients.K, x.K), begin(gradients.V, x.V);
-  gradients.scale = 0;
-  return {gradients.Q, gradients.K, gradients.V, gradients.scale, adds};
-}
-
 /// f(the call in the terms of its engine): of powers with the gates of slowest channels as scalar ones.
 template <class Scalar, FeatureMap F>
 void with_backward_call(const VjpInputs<Scalar, F>& x, const VjpResults<Scalar>& to, VjpWorkspace<Scalar>& workspace,
@@ -195,11 +163,7 @@ void with_backward_call(const VjpInputs<Scalar, F>& x, const VjpResults<Scalar>&
                          .K = x.K,
                          .V = x.V,
                          .dY = x.dY,
-                         .dQ = to.dQ,
-                         .dK = to.dK,
-                         .dV = to.dV,
-                         .d_scale = to.scale,
-                         .adds = to.adds,
+                         .to = to,
                          .forward = WorkspaceAccess::forward(workspace),
                          .buffers = WorkspaceAccess::backward(workspace)});
 }
@@ -248,14 +212,12 @@ void set_gauge(const VjpView<Scalar>& view, const StateSums<Scalar>& S, Adjoint<
 /// Folds all of a state and drops its tail and key product; scalar decay that is pending waits.
 template <class Scalar, class F>
 void fold_whole(const F& feature, StateContent<Scalar>& state) {
-  const bool have_mixed = state.frames.have_mixed();
   if (state.sums.recent.size > 0 || state.sums.is_split() || state.sums.channels_decay()) {
-    fold_state(feature, state);
+    fold_state(feature, state.sums);
     state.sums.make_dense();
   }
   state.sums.recent.clear(0);
-  const Index d = state.frames.log_channels.size();
-  resize_safely(state.frames.key_product, have_mixed ? d : 0, have_mixed ? 0 : d);
+  state.frames.drop_product();
 }
 
 [[nodiscard]] constexpr std::string_view in_words(KeyAction action) {
@@ -276,18 +238,15 @@ void check_tape(const VjpInputs<Scalar, F>& x) {
   if (tape.states() == 0)
     raise<InvalidArgument>("chunked_vjp: the tape holds no states, must be one that chunked() has filled");
   const TapeContent<Scalar, F>& kept = TapeAccess::content(tape);
-  check_size("rows of K", x.K.rows(), tape.state(0).key_dimension(), "key dimension of the tape's states");
-  check_size("rows of V", x.V.rows(), tape.state(0).value_dimension(), "value dimension of the tape's states");
   check_size("columns of K", x.K.cols(), kept.tokens, "tokens of the tape");
-  if (!same_feature(tape.state(0).feature(), x.feature))
-    raise<FeatureMismatch>("the tape was filled with another feature map than that of the call");
   if (kept.action != transition.key_action())
     raise<FrameMismatch>("the tape was filled under a transition that ", in_words(kept.action), ", that of the call ",
                          in_words(transition.key_action()));
   try {
+    check_state(tape.state(0), x.feature, transition, x.Q, x.V);
     transition.check_frame(kept.frame, x.K.rows());
   } catch (...) {
-    rethrow_with_prefix(Errors{}, "the last state of the tape: ");
+    rethrow_with_prefix(Errors{}, "a state of the tape: ");
   }
 }
 
@@ -320,10 +279,7 @@ template <class Scalar, FiniteFeatureMap F>
 void go_back_by_chunks(const VjpInputs<Scalar, F>& x, const BackwardCall<Scalar>& call) {
   using Pass = BackwardPasses<Scalar, PassFeature<Scalar, F>>;
   const auto& of_pass = pass_feature<Scalar>(x.feature);
-  const Index d = x.K.rows(), e = x.V.rows(),
-              chunk = x.tape ? TapeAccess::content(*x.tape).chunk
-                             : chunk_of_call(x.feature, x.transition.transition(), x.K, x.V, x.options,
-                                             !x.state || x.state->tokens() == 0);
+  const Index d = x.K.rows(), e = x.V.rows();
   std::optional<State<Scalar, F>> empty;
   if (!x.state && !x.tape) empty.emplace(x.feature, d, e, 0);
   const auto load = [&](Index n, StateContent<Scalar>& at) {
@@ -332,6 +288,8 @@ void go_back_by_chunks(const VjpInputs<Scalar, F>& x, const BackwardCall<Scalar>
   };
   StateContent<Scalar> first{{d, e, x.feature.dimension(d), 0}};
   load(0, first);
+  const Index chunk =
+      x.tape ? TapeAccess::content(*x.tape).chunk : chunk_from(first, x.transition.transition(), x.K.cols(), x.options);
   Adjoint<Scalar> adjoint = adjoint_of(x);
   const CheckpointSource<Scalar> states{load, x.tape ? x.tape->states() : 1, x.tape ? x.tape->tokens_between() : 0,
                                         adjoint};
@@ -342,15 +300,12 @@ void go_back_by_chunks(const VjpInputs<Scalar, F>& x, const BackwardCall<Scalar>
   };
   if (turns && !adjoint.has_gauge) {
     StateContent<Scalar> last = first;
-    Pass::absorb(of_pass, call, states, chunk, last);
+    Pass::from_states(of_pass, call, states, chunk, last, BackwardPart::absorb);
     set_gauge_at(last, true);
   }
-  if (turns) {
-    Pass::chunked(of_pass, call, states, chunk, first);
-    set_gauge_at(first, false);
-  } else {
-    Pass::chunked(of_pass, call, states, chunk, std::move(first));
-  }
+  StateContent<Scalar> at = turns ? first : std::move(first);
+  Pass::from_states(of_pass, call, states, chunk, at);
+  if (turns) set_gauge_at(first, false);
   if (x.d_state) StateGradientAccess::content(*x.d_state) = std::move(adjoint);
 }
 
@@ -361,8 +316,6 @@ struct GradientCalls {
 
   /// Throws what the form does, and what is wrong beside; before anything is touched.
   static void check(Form form, const Inputs& x);
-  /// Throws what is wrong with dY, state, tape and the gradient of the state alone.
-  static void check_backward(Form form, const Inputs& x);
   /// Adds to the gradients of a checked call: of the attention form, or else of the chunked one.
   static void run(Form form, const Inputs& x, const VjpResults<Scalar>& to, VjpWorkspace<Scalar>& work);
 };
@@ -373,11 +326,6 @@ void GradientCalls<Scalar, F>::check(Form form, const Inputs& x) {
   check_rows("dY", x.dY, x.Q, x.V);
   if (x.options.diagnostics != nullptr)
     raise<InvalidArgument>("options: diagnostics are of rows, ask the form for them; gradients have none");
-  check_backward(form, x);
-}
-
-template <class Scalar, FeatureMap F>
-void GradientCalls<Scalar, F>::check_backward(Form form, const Inputs& x) {
   if (x.options.check_finite) check_finite("dY", x.dY);
   if (form == Form::attention) {
     static_cast<void>(rows_of_tape(x));

@@ -34,7 +34,7 @@ constexpr bool check_vjp_types() {
     return check_moves<F, A>() && check_vjp<F, A, Scalar>();
 }
 
-/// Checks a call and computes its gradients.
+/// Checks a call, then computes its gradients, in the memory of others if it is given.
 template <Form form, class Scalar, class F, class A>
 Gradients<Scalar, A> gradients_of(RowKind kind, const F& feature, const A& transition,
                                   const VjpCall<Scalar, F, A>& call) {
@@ -49,9 +49,23 @@ Gradients<Scalar, A> gradients_of(RowKind kind, const F& feature, const A& trans
     const VjpInputs<Scalar, F> x{kind,    feature,      view,       call.Q,    call.K,      call.V,
                                  call.dY, call.options, call.state, call.tape, call.d_state};
     GradientCalls<Scalar, F>::check(form, x);
+    if (call.reuse) {
+      const auto& [Q, K, V, of_transition, scale] = *call.reuse;
+      check_outputs({{"dQ", layout_of(Q)}, {"dK", layout_of(K)}, {"dV", layout_of(V)}},
+                    {{"Q", layout_of(x.Q)}, {"K", layout_of(x.K)}, {"V", layout_of(x.V)}, {"dY", layout_of(x.dY)}});
+      gradients = std::move(*call.reuse);
+    }
+    gradients.transition = transition.zero_gradient(tokens_of(x.Q, x.K, x.options.mask));
+    constexpr bool adds = form == Form::attention;
+    const auto begin = [](Matrix<Scalar>& to, const auto& of) {
+      resize_safely(to, of.rows(), of.cols());
+      if (adds) to.setZero();
+    };
+    begin(gradients.Q, x.Q), begin(gradients.K, x.K), begin(gradients.V, x.V);
+    gradients.scale = 0;
     VjpWorkspace<Scalar> own;
-    const auto to = begin_gradients(gradients, call.reuse, transition, x, form == Form::attention);
-    GradientCalls<Scalar, F>::run(form, x, to, call.workspace ? *call.workspace : own);
+    GradientCalls<Scalar, F>::run(form, x, {gradients.Q, gradients.K, gradients.V, gradients.scale, adds},
+                                  call.workspace ? *call.workspace : own);
   }
   return gradients;
 }

@@ -63,39 +63,14 @@ void check_adjacent(const State<Scalar, F>& left, const State<Scalar, F>& right)
         "merge: one state was built under channel decay, the other under a Householder chain; the two do not commute");
 }
 
-}  // namespace detail
-
-/// The state after `left`'s tokens and then `right`'s.
-///
-///     S = S_left A_right + S_right,   A_right the whole transition of the right segment, its first gate included
-///
-/// `right` must have been started at `left.frame()`: `State right(feature, d, e, tail, left.frame())`. Associative up
-/// to rounding, so a prefix scan over segments works. The result's tail is empty. Cost: three copies and 5 (e + 1) D.
-/// Throws `InterruptedState`, `ShapeMismatch` for other sizes, `FeatureMismatch` for another feature map and
-/// `FrameMismatch` for another frame, or for channel decay beside a Householder chain; its numbers may differ by 1e-9,
-/// as sums taken in another order do.
-template <class Scalar, FiniteFeatureMap F>
-[[nodiscard]] State<Scalar, F> merge(const State<Scalar, F>& left, const State<Scalar, F>& right) {
-  detail::check_adjacent(left, right);
-  State<Scalar, F> first = left, result = right;
-  auto &before = detail::StateAccess::content(first), &after = detail::StateAccess::content(result);
-  detail::fold_state(left.feature(), before);
-  detail::fold_state(left.feature(), after);
-  detail::add_state(left.feature(), before, after);
-  return result;
-}
-
-}  // namespace SYMPOW_NAMESPACE
-
-namespace SYMPOW_NAMESPACE::detail {
-
 // ---- One long sequence on several threads: its segments, and a scan over their states
 
 /// Folds the tail of a state and gives it another size.
 template <class Scalar, class F>
 void set_tail(State<Scalar, F>& state, Index tail) {
-  fold_state(state.feature(), StateAccess::content(state));
-  StateAccess::content(state).sums.recent.clear(tail);
+  StateSums<Scalar>& sums = StateAccess::content(state).sums;
+  fold_state(state.feature(), sums);
+  sums.recent.clear(tail);
 }
 
 /// What a scan does with a segment: each in a job of its own, or those of a window one after the other in one job.
@@ -150,37 +125,37 @@ template <class T>
 struct Ring {
   std::vector<T> items;
 
-  void assign(Index count, const T& x) { items.assign(static_cast<std::size_t>(count), x); }
+  Ring() = default;
+  explicit Ring(Index count, const T& x = {}) : items(static_cast<std::size_t>(count), x) {}
   T& operator[](Index n) { return items[static_cast<std::size_t>(n) % items.size()]; }
 };
 
-/// The frames before all segments: by `advance_frame` of the transition, or else by turning zeros.
+/// The frames before all segments, by turning zeros.
 template <class Scalar, class F>
-Ring<Frame> frames_before(const FormInputs<Scalar, F>& x, const EqualSegments& segments, const Frame& first,
-                          Workspace<Scalar>& work) {
-  Ring<Frame> frames{{first}};
-  const Index d = x.K.rows();
-  auto& memory = WorkspaceAccess::forward(work).segment;
+Ring<Frame> frames_before(const FormInputs<Scalar, F>& x, const EqualSegments& segments, const Frame& first) {
+  Ring<Frame> frames(1, first);
   for (Index s = 0; s + 1 < segments.count(); ++s) {
     Frame frame = frames.items.back();
-    if (!x.transition.advance_frame(frame, segments[s]) && x.transition.key_action() == KeyAction::turn) {
-      auto queries = memory.queries(d, segments[s].size), keys = memory.keys(d, segments[s].size);
-      queries.setZero();
-      keys.setZero();
-      x.transition.to_segment_frame(frame, segments[s], Batch<Scalar>(queries), Batch<Scalar>(keys),
-                                    no_logits<Scalar>());
+    if (x.transition.key_action() == KeyAction::turn) {
+      Matrix<Scalar> queries = Matrix<Scalar>::Zero(x.K.rows(), segments[s].size), keys = queries;
+      x.transition.to_segment_frame(frame, segments[s], queries, keys, no_logits<Scalar>());
     }
     frames.items.push_back(frame);
   }
   return frames;
 }
 
-/// f(the inputs of a segment alone).
+/// The chunked form of a segment alone, from this state.
 template <class Scalar, class F>
-void with_segment(const FormInputs<Scalar, F>& x, Segment own, RowKind kind, const auto& f) {
+void run_segment(const FormInputs<Scalar, F>& x, Segment own, State<Scalar, F>& state, bool has_rows,
+                 Workspace<Scalar>& work) {
   const SegmentView<Scalar> transition(x.transition, own);
-  const auto columns = [&](const auto& matrix) { return matrix.middleCols(own.begin, own.size); };
-  f(FormInputs<Scalar, F>{kind, x.feature, transition, columns(x.Q), columns(x.K), columns(x.V), x.options, x.group});
+  const auto columns = [&](auto& matrix) { return matrix.middleCols(own.begin, own.size); };
+  FormInputs<Scalar, F> inputs{x.kind,       x.feature,    transition, columns(x.Q),
+                               columns(x.K), columns(x.V), x.options,  state};
+  inputs.group = x.group;
+  if (auto Y = x.Y; has_rows) inputs.Y.emplace(columns(*Y));
+  FormCalls<Scalar, F>::run(Form::chunked, inputs, work);
 }
 
 /// part ← the state of a segment's tokens alone, in the coordinates of that frame.
@@ -193,9 +168,7 @@ void absorb_segment(const FormInputs<Scalar, F>& x, Segment own, const Frame& fr
   frames = {};
   frames.start = frames.end = frame;
   frames.log_channels.setZero(part.key_dimension());
-  with_segment(x, own, RowKind::sums, [&](const FormInputs<Scalar, F>& inputs) {
-    FormCalls<Scalar, F>::run(Form::chunked, inputs, part, {}, {}, work);
-  });
+  run_segment(x, own, part, false, work);
 }
 
 /// to ← the state that goes on by a segment, whose part is used up.
@@ -218,35 +191,26 @@ void merge_segment(const State<Scalar, F>& state, State<Scalar, F>& part, State<
 /// both halves need. At d = e = 64, P = 2 in float and 65,536 tokens 3.0 µs a token become 3.4 on one thread and 1.8 on
 /// two. (To give each thread some of the e values instead is simpler, but repeats embeddings and logits: 1.4 times the
 /// speed on two threads.)
-template <class F, class Scalar>
-void scan(const FormInputs<Scalar, F>& x, State<Scalar, F>& state, OptionalRef<Batch<Scalar>> Y,
-          Workspaces<Scalar>& workspaces, const Threads& threads) {
+template <class Scalar, class F>
+void scan(const FormInputs<Scalar, F>& x, State<Scalar, F>& state, Workspaces<Scalar>& workspaces,
+          const Threads& threads) {
   const EqualSegments segments = segments_of(x);
   const Index window = std::max(4, 2 * threads.count), in_use = std::min(segments.count(), 2 * window);
-  if (workspaces.empty()) workspaces.resize(1);
-  Ring<Frame> frames = frames_before(x, segments, state.frame(), workspaces[0]);
+  Ring<Frame> frames = frames_before(x, segments, state.frame());
   State<Scalar, F> blank(x.feature, x.K.rows(), x.V.rows(), 0);
   blank.read_as_bf16(state.reads_as_bf16());
-  Ring<State<Scalar, F>> parts, states;
-  parts.assign(in_use, blank);
-  states.assign(in_use + 1, blank);
+  Ring<State<Scalar, F>> parts(in_use, blank), states(in_use + 1, blank);
   states[0] = state;
   set_tail(states[0], 0);
   const auto absorb = [&](Index s, Workspace<Scalar>& work) {
     absorb_segment(x, segments[s], frames[s], parts[s], work);
   };
-  const auto merge = [&](Index s, Workspace<Scalar>&) {
-    check_adjacent(states[s], parts[s]);
-    merge_segment(states[s], parts[s], states[s + 1]);
-  };
+  const auto merge = [&](Index s, Workspace<Scalar>&) { merge_segment(states[s], parts[s], states[s + 1]); };
   const auto read = [&](Index s, Workspace<Scalar>& work) {
-    if (!Y) return;
+    if (!x.Y) return;
     set_tail(states[s], segments[s].size);
     states[s].drop_key_product();  // it has been merged
-    Batch<Scalar> rows = Y->middleCols(segments[s].begin, segments[s].size);
-    with_segment(x, segments[s], x.kind, [&](const FormInputs<Scalar, F>& inputs) {
-      FormCalls<Scalar, F>::run(Form::chunked, inputs, states[s], rows, {}, work);
-    });
+    run_segment(x, segments[s], states[s], true, work);
   };
   run_by_windows<Workspace<Scalar>>(segments.count(), window, false,
                                     {{StepOrder::any, absorb}, {StepOrder::rising, merge}, {StepOrder::any, read}},
@@ -255,4 +219,26 @@ void scan(const FormInputs<Scalar, F>& x, State<Scalar, F>& state, OptionalRef<B
   state = std::move(states[segments.count()]);
 }
 
-}  // namespace SYMPOW_NAMESPACE::detail
+}  // namespace detail
+
+/// The state after `left`'s tokens and then `right`'s.
+///
+///     S = S_left A_right + S_right,   A_right the whole transition of the right segment, its first gate included
+///
+/// `right` must have been started at `left.frame()`: `State right(feature, d, e, tail, left.frame())`. Associative up
+/// to rounding, so a prefix scan over segments works. The result's tail is empty. Cost: three copies and 5 (e + 1) D.
+/// Throws `InterruptedState`, `ShapeMismatch` for other sizes, `FeatureMismatch` for another feature map and
+/// `FrameMismatch` for another frame, or for channel decay beside a Householder chain; its numbers may differ by 1e-9,
+/// as sums taken in another order do.
+template <class Scalar, FiniteFeatureMap F>
+[[nodiscard]] State<Scalar, F> merge(const State<Scalar, F>& left, const State<Scalar, F>& right) {
+  detail::check_adjacent(left, right);
+  State<Scalar, F> first = left, result = right;
+  auto &before = detail::StateAccess::content(first), &after = detail::StateAccess::content(result);
+  detail::fold_state(left.feature(), before.sums);
+  detail::fold_state(left.feature(), after.sums);
+  detail::add_state(left.feature(), before, after);
+  return result;
+}
+
+}  // namespace SYMPOW_NAMESPACE

@@ -23,40 +23,18 @@ template <class Scalar, class F>
 class ScanVjp {
   using StateType = State<Scalar, F>;
   using Work = VjpWorkspace<Scalar>;
-  static constexpr double most_bytes = 128 << 20;  // of states that are kept on the way there
 
  public:
   ScanVjp(const VjpInputs<Scalar, F>& x, const VjpResults<Scalar>& to, VjpWorkspaces<Scalar>& workspaces,
           const Threads& threads)
-      : x_(x),
-        to_(to),
-        workspaces_(workspaces),
-        threads_(threads),
-        forward_{x.kind, x.feature, x.transition.transition(), x.Q, x.K, x.V, x.options},
-        segments_(segments_of(forward_)),
-        count_(segments_.count()),
-        adjoint_(adjoint_of(x)) {
-    const double bytes = static_cast<double>(adjoint_.sums.S.size() + adjoint_.sums.Z.size()) * sizeof(Scalar);
-    every_ = std::max<Index>(1, static_cast<Index>(std::ceil(static_cast<double>(count_) * bytes / most_bytes)));
-    window_ = (std::max(4, 2 * threads.count) + every_ - 1) / every_ * every_;
-    if (workspaces.empty()) workspaces.resize(1);
-  }
+      : x_(x), to_(to), workspaces_(workspaces), threads_(threads) {}
 
   /// The state's gradient is that behind the last token, and then that before the first.
   void run() {
-    const StateType blank(x_.feature, x_.K.rows(), x_.V.rows(), 0);
-    StateType state = x_.state ? *x_.state : blank;
-    set_tail(state, 0);
-    state.read_as_bf16(false);
-    state.drop_key_product();
+    StateType state = x_.state ? *x_.state : blank_;
+    fold_whole(x_.feature, StateAccess::content(state));
     const StateType first = state;
-    const Index in_use = std::min(count_, 4 * window_);
-    frames_ = frames_before(forward_, segments_, state.frame(), workspaces_[0]);
-    parts_.assign(std::min(count_, 2 * window_), blank);
-    states_.assign(in_use, blank);
-    adjoints_.assign(in_use + 1, {{x_.K.rows(), x_.V.rows(), adjoint_.sums.S.cols(), 0}});
-    reads_.assign(in_use, {});
-    scales_.assign(count_, 0);
+    frames_ = frames_before(forward_, segments_, state.frame());
     x_.transition.begin_parts(x_.K.cols(), segments_.size);
     const bool turns = forward_.transition.key_action() == KeyAction::turn, needs_last = turns && !adjoint_.has_gauge;
     walk_there(state, needs_last ? count_ : (count_ - 1) / every_ * every_);
@@ -122,26 +100,22 @@ class ScanVjp {
   void add_later(Index s) {
     const TransitionView<Scalar>& transition = forward_.transition;
     const Segment own = segments_[s];
-    FoldBuffers<Scalar> memory;
     double total = 0;
     for (Index t = own.begin; t < own.end(); ++t) total += transition.log_decay(t);
     Eigen::VectorXd log_a = Eigen::VectorXd::Zero(x_.K.rows());
     transition.log_channel_totals(own, log_a);
-    StateSums<Scalar>& later = adjoints_[s + 1].sums;
+    StateSums<Scalar> later = adjoints_[s + 1].sums;
     if (transition.key_action() == KeyAction::mix) {  // H (A_a … A_b)ᵀ
-      StateSums<Scalar> moved = later;
-      Matrix<Scalar> rows = moved.S.transpose();
+      Matrix<Scalar> rows = later.S.transpose();
       transition.apply_to_queries(own, Batch<Scalar>(rows));
-      transition.apply_to_queries(own, Batch<Scalar>(moved.Z));
-      moved.S = rows.transpose();
-      add_sums<Scalar>(x_.feature, memory, moved, total, log_a, adjoints_[s].sums);
-    } else {
-      add_sums<Scalar>(x_.feature, memory, later, total, log_a, adjoints_[s].sums);
+      transition.apply_to_queries(own, Batch<Scalar>(later.Z));
+      later.S = rows.transpose();
     }
+    FoldBuffers<Scalar> memory;
+    add_sums<Scalar>(x_.feature, memory, std::move(later), total, log_a, adjoints_[s].sums);
   }
   // The rows of a segment, or what is left of it.
   void take_back(Index s, bool rows, Work& work) {
-    using Pass = BackwardPasses<Scalar, F>;
     const Segment own = segments_[s];
     const auto columns = [&](auto matrix) { return matrix.middleCols(own.begin, own.size); };
     const VjpResults<Scalar> to{columns(to_.dQ), columns(to_.dK), columns(to_.dV), scales_[s]};
@@ -152,11 +126,14 @@ class ScanVjp {
       const VjpInputs<Scalar, F> x{x_.kind,       x_.feature,    part,           columns(x_.Q),
                                    columns(x_.K), columns(x_.V), columns(x_.dY), x_.options};
       with_backward_call(x, to, work, [&](const BackwardCall<Scalar>& call) {
-        if (!rows) return Pass::chunked(x_.feature, call, source, own.size, folded(states_[s]));
-        source.reads->clear();
-        adjoint.sums.clear();
-        adjoint.gauge = adjoint_.gauge;
-        Pass::rows(x_.feature, call, source, own.size, folded(states_[s]));
+        StateContent<Scalar> state = folded(states_[s]);
+        if (rows) {
+          source.reads->clear();
+          adjoint.sums.clear();
+          adjoint.gauge = adjoint_.gauge;
+        }
+        BackwardPasses<Scalar, F>::from_states(x_.feature, call, source, own.size, state,
+                                               rows ? BackwardPart::rows : BackwardPart::all);
       });
     });
   }
@@ -165,16 +142,22 @@ class ScanVjp {
   const VjpResults<Scalar>& to_;
   VjpWorkspaces<Scalar>& workspaces_;
   Threads threads_;
-  FormInputs<Scalar, F> forward_;
-  EqualSegments segments_;
-  Index count_, every_ = 1, window_ = 1;
-  Adjoint<Scalar> adjoint_;  // behind the last token
+  const FormInputs<Scalar, F> forward_{x_.kind, x_.feature, x_.transition.transition(), x_.Q, x_.K, x_.V, x_.options};
+  const EqualSegments segments_ = segments_of(forward_);
+  const Index count_ = segments_.count();
+  Adjoint<Scalar> adjoint_ = adjoint_of(x_);  // behind the last token
+  // A state is kept every so many segments: 128 MiB of them.
+  const double bytes_ = static_cast<double>(adjoint_.sums.S.size() + adjoint_.sums.Z.size()) * sizeof(Scalar);
+  const Index every_ = std::max<Index>(1, static_cast<Index>(std::ceil(static_cast<double>(count_) * bytes_ / 0x1p27))),
+              window_ = (std::max(4, 2 * threads_.count) + every_ - 1) / every_ * every_,
+              in_use_ = std::min(count_, 4 * window_);
+  const StateType blank_{x_.feature, x_.K.rows(), x_.V.rows(), 0};
   std::vector<StateType> kept_;
   Ring<Frame> frames_;
-  Ring<StateType> parts_, states_;
-  Ring<Adjoint<Scalar>> adjoints_;
-  Ring<std::vector<StateReads<Scalar>>> reads_;
-  Ring<double> scales_;
+  Ring<StateType> parts_{std::min(count_, 2 * window_), blank_}, states_{in_use_, blank_};
+  Ring<Adjoint<Scalar>> adjoints_{in_use_ + 1, {{x_.K.rows(), x_.V.rows(), adjoint_.sums.S.cols(), 0}}};
+  Ring<std::vector<StateReads<Scalar>>> reads_{in_use_};
+  Ring<double> scales_{count_};
 };
 
 }  // namespace SYMPOW_NAMESPACE::detail

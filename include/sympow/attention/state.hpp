@@ -10,7 +10,16 @@ namespace SYMPOW_NAMESPACE {
 namespace detail {
 
 /// The content of a state, and the checks of its sizes.
-struct StateAccess;
+struct StateAccess {
+  static auto& content(auto& state) { return state.content_; }
+  /// Its sums, dense and without recent tokens, that all decay is in. Costs a copy.
+  static auto sums(const auto& state) { return state.settled(); }
+  /// Throws what the constructor of a state of these sizes would.
+  template <class StateType>
+  static void check_sizes(const typename StateType::Feature& feature, Index d, Index e) {
+    static_cast<void>(StateType::checked(feature, d, e, StateType::default_tail));
+  }
+};
 
 /// Σ_j b_j ‖k_j‖^P of Z = Σ_j b_j φ(k_j) for keys in R^d, at least 0. It is linear in Z for an even P = 2n, as
 ///
@@ -23,18 +32,13 @@ double absolute_weight(const Vector<Scalar>& Z, [[maybe_unused]] Index d) {
   if constexpr (F::score != Score::power || P % 2 != 0) {
     return static_cast<double>(Z.norm());
   } else {
+    const MultiIndices<P> indices(d);
     double weight = 0;
-    Index row = 0;
-    for (const auto& alpha : MultiIndices<P>(d)) {
-      MultiIndex<P / 2> half;
-      bool is_square = true;
-      for (int level = 0; level < P / 2; ++level) {
-        half[level] = alpha[2 * level];
-        is_square = is_square && alpha[2 * level] == alpha[2 * level + 1];
-      }
-      const auto entry = static_cast<double>(Z[row++]);
-      if (is_square)
-        weight += entry * static_cast<double>(multiplicity(half)) / std::sqrt(static_cast<double>(multiplicity(alpha)));
+    for (const auto& half : MultiIndices<P / 2>(d)) {
+      MultiIndex<P> square;
+      for (int level = 0; level < P; ++level) square[level] = half[level / 2];
+      weight += static_cast<double>(Z[indices.rank(square)]) * static_cast<double>(multiplicity(half)) /
+                std::sqrt(static_cast<double>(multiplicity(square)));
     }
     return std::max(weight, 0.);
   }
@@ -123,10 +127,7 @@ class State {
   [[nodiscard]] const Matrix<S>& key_product() const { return content_.frames.key_product; }
   /// Keeps it no longer, nor does the file or a copy: a token under a Householder chain then costs 4 d² operations
   /// less, and the state cannot be the right one of a merge any more, which is what the product is for.
-  void drop_key_product() {
-    const bool have_mixed = content_.frames.have_mixed();
-    detail::resize_safely(content_.frames.key_product, have_mixed ? d_ : 0, have_mixed ? 0 : d_);
-  }
+  void drop_key_product() { content_.frames.drop_product(); }
 
   /// Whether queries read S rounded to the upper half of its bits, in float to bf16; Z and the tail they read as they
   /// are. S itself stays as it is: its two halves lie apart, and a decoded token moves half the bytes. Rows of S are
@@ -184,11 +185,11 @@ class State {
   // All tokens and decays in sums that are dense.
   [[nodiscard]] detail::StateSums<S> settled() const {
     detail::check_whole(*this);
-    detail::StateContent<S> copy = content_;
+    detail::StateSums<S> copy = content_.sums;
     detail::fold_state(feature_, copy);
-    copy.sums.make_dense();
-    copy.sums.settle();
-    return std::move(copy.sums);
+    copy.make_dense();
+    copy.settle();
+    return copy;
   }
   Index d_;
   F feature_;
@@ -197,18 +198,4 @@ class State {
 template <FiniteFeatureMap F, class... Sizes>
 State(F, Index, Index, Sizes...) -> State<double, F>;
 
-namespace detail {
-
-struct StateAccess {
-  static auto& content(auto& state) { return state.content_; }
-  /// Its sums, dense and without recent tokens, that all decay is in. Costs a copy.
-  static auto sums(const auto& state) { return state.settled(); }
-  /// Throws what the constructor of a state of these sizes would.
-  template <class StateType>
-  static void check_sizes(const typename StateType::Feature& feature, Index d, Index e) {
-    static_cast<void>(StateType::checked(feature, d, e, StateType::default_tail));
-  }
-};
-
-}  // namespace detail
 }  // namespace SYMPOW_NAMESPACE

@@ -88,14 +88,10 @@ class StateBody {
   explicit StateBody(Index key_dimension) : d_(key_dimension) {}
   StateBody(Index key_dimension, std::string bytes) : bytes_(std::move(bytes)), d_(key_dimension), reads_(true) {}
 
-  template <class IsPossible>
-  void operator()(Index& value, const char* name, const IsPossible& is_possible) {
+  template <class Number, class IsPossible>
+    requires std::is_arithmetic_v<Number>
+  void operator()(Number& value, const char* name, const IsPossible& is_possible) {
     pass(value, name);
-    require(is_possible(value), name);
-  }
-  template <class IsPossible>
-  void operator()(double& value, const char* name, const IsPossible& is_possible) {
-    pass(&value, 1, name);
     require(is_possible(value), name);
   }
 
@@ -104,15 +100,12 @@ class StateBody {
   template <class IsPossible>
   void operator()(Frame& frame, const char* name, const IsPossible& is_possible) {
     std::string kind = frame.kind();
-    kind.resize(static_cast<std::size_t>(pass_count<char>(std::ssize(kind), name)));
-    pass(kind.data(), std::ssize(kind), name);
-    Eigen::VectorXd numbers = frame.numbers();
-    numbers.resize(pass_count<double>(numbers.size(), name));
-    pass(numbers.data(), numbers.size(), name);
-    if (kind == Frame::angles && numbers.size() > d_ / 2)
+    std::vector<double> numbers(frame.numbers().begin(), frame.numbers().end());
+    pass_list(kind, name), pass_list(numbers, name);
+    if (kind == Frame::angles && std::ssize(numbers) > d_ / 2)
       raise<InvalidStateFile>("state file: ", name, " has ", numbers.size(), " angles, must have ", d_ / 2, " at most");
-    require(std::all_of(numbers.begin(), numbers.end(), is_possible) && (numbers.size() == 0 || !kind.empty()), name);
-    frame.begin(kind, numbers);
+    require(std::ranges::all_of(numbers, is_possible) && (numbers.empty() || !kind.empty()), name);
+    frame.begin(kind, Eigen::VectorXd::Map(numbers.data(), std::ssize(numbers)));
   }
 
   // The key product and the weights of channels are there or not, as the file says; every other shape is the target's.
@@ -154,6 +147,7 @@ class StateBody {
     std::memcpy(x, bytes_.data() + position_, size);
     position_ += size;
   }
+  void pass(double& value, const char* name) { pass(&value, 1, name); }
   void pass(Index& value, const char* name) {
     std::int64_t in_file = value;
     pass(&in_file, 1, name);
@@ -161,13 +155,15 @@ class StateBody {
       raise<InvalidStateFile>("state file: ", name, " is ", in_file, ", which does not fit the index type");
     value = static_cast<Index>(in_file);
   }
-  // A number of things that follow.
-  template <class T>
-  Index pass_count(Index count, const char* name) {
+  // A number of things, and these.
+  template <class List>
+  void pass_list(List& x, const char* name) {
+    Index count = std::ssize(x);
     pass(count, name);
-    if (reads_ && (count < 0 || count > left<T>()))
-      raise<InvalidStateFile>("state file: ", name, " has the size ", count, ", must lie in 0 … ", left<T>());
-    return count;
+    if (const Index most = left<typename List::value_type>(); reads_ && (count < 0 || count > most))
+      raise<InvalidStateFile>("state file: ", name, " has the size ", count, ", must lie in 0 … ", most);
+    x.resize(static_cast<std::size_t>(count));
+    pass(x.data(), count, name);
   }
 
   std::string bytes_;
@@ -178,14 +174,10 @@ class StateBody {
 
 /// So many bytes, or as many as there are: memory follows what is there, whatever a head says.
 inline std::string read_bytes(std::istream& in, std::int64_t size) {
-  constexpr std::int64_t least = 1 << 14;
-  std::string bytes;
+  std::string bytes, part(1 << 16, ' ');
   while (in && std::cmp_less(bytes.size(), size)) {
-    const auto there = static_cast<std::int64_t>(bytes.size());
-    const auto before = bytes.size(), wanted = static_cast<std::size_t>(std::min(std::max(there, least), size - there));
-    bytes.resize(before + wanted);
-    in.read(bytes.data() + before, static_cast<std::streamsize>(wanted));
-    bytes.resize(before + static_cast<std::size_t>(in.gcount()));
+    in.read(part.data(), std::min<std::int64_t>(std::ssize(part), size - std::ssize(bytes)));
+    bytes.append(part, 0, static_cast<std::size_t>(in.gcount()));
   }
   return bytes;
 }
@@ -228,7 +220,7 @@ inline std::string read_file(std::istream& in, const char* what, const std::arra
 
 /// What a file says of a feature map, and the name of that number.
 template <FeatureMap F>
-std::pair<const char*, std::int64_t> identity_of([[maybe_unused]] const F& feature) {
+std::pair<const char*, std::int64_t> identity_of(const F& feature) {
   if constexpr (requires { feature.fingerprint(); })
     return {"fingerprint of the feature map, of its kind, size and seed,", feature.fingerprint()};
   else

@@ -13,7 +13,14 @@ template <class S, FiniteFeatureMap F>
 class StateGradient;
 
 namespace detail {
-struct TapeAccess;
+struct TapeAccess {
+  static const auto& content(const auto& tape) { return tape.content_; }
+  /// An empty one, with the memory that it has.
+  static auto& begin(auto& tape) {
+    tape.content_.form = Form::automatic;
+    return tape.content_;
+  }
+};
 
 /// The state of a head and its gradient; nothing for a feature map without an embedding, which has none.
 template <class Scalar, class F>
@@ -80,16 +87,5 @@ class Tape {
 /// `attention` and `chunked` under causal(), leave an empty one.
 template <class Scalar, FeatureMap F>
 using Tapes = std::vector<Tape<Scalar, F>>;
-
-namespace detail {
-struct TapeAccess {
-  static const auto& content(const auto& tape) { return tape.content_; }
-  /// An empty one, with the memory that it has.
-  static auto& begin(auto& tape) {
-    tape.content_.form = Form::automatic;
-    return tape.content_;
-  }
-};
-}  // namespace detail
 
 }  // namespace SYMPOW_NAMESPACE

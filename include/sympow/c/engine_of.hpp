@@ -132,14 +132,12 @@ class EngineOf final : public Engine {
       Options options = call.options.head;
       options.diagnostics = &said, options.check_finite = false;  // it has been done
       transitions.with(group, [&](const TransitionView<S>& transition) {
-        const detail::FormInputs<S, F> inputs{kind, feature, transition, head.Q, head.K, head.V, options};
-        const auto run = [&](const auto& state) {
-          Batch<S> Y = head.Y;
-          detail::FormCalls<S, F>::run(batch.plan(group).form, inputs, state, Y, {}, work);
-        };
-        if (!states) return run(OptionalRef<typename detail::StateOf<S, F>::type>());
+        detail::FormInputs<S, F> inputs{kind, feature, transition, head.Q, head.K, head.V, options, {}, head.Y};
+        const auto run = [&] { detail::FormCalls<S, F>::run(batch.plan(group).form, inputs, work); };
+        if (!states) return run();
         auto copy = states[group];
-        run(OptionalRef(copy));
+        inputs.state = copy;
+        run();
       });
       for (Index t = 0; t < diagnostics.shape[1]; ++t) {
         const bool is_token = t < said.log_sum.size();  // else padding

@@ -19,33 +19,6 @@ struct BackwardBuffers {
   std::vector<RowSum> sums;       ///< and its sums
 };
 
-/// The gradients of the attention form, of rows that the forward pass has left. Under a full mask rows come first and
-/// see all blocks, and then keys do.
-template <class Scalar, FeatureMap F>
-void attention_backward(const F& feature, const BackwardCall<Scalar>& call) {
-  using Segments = SegmentBackward<Scalar, F>;
-  using Blocks = KeyBlocksBackward<Scalar, F>;
-  const Mask mask = call.options.mask;
-  const Index tokens = std::max(call.K.cols(), call.Q.cols() == 0 ? 0 : call.Q.cols() + mask.offset);
-  Segments segments(feature, call, call.buffers.segment, std::min(Blocks::block_tokens, std::max<Index>(tokens, 1)),
-                    Segments::has_slope(feature));
-  Blocks past(feature, call.buffers.blocks);
-  past.load(segments, tokens);
-  const auto take_back = [&](bool with_queries, bool with_keys) {
-    segments.absolute_through().setZero();
-    for (Index b = past.size(); b-- > 0;) {
-      const Segment range = past[b].tokens, none{range.begin, 0};
-      segments.segment.load_gates(range);
-      Frame frame = past[b].start;
-      segments.load(frame, with_queries ? query_tokens(call, range) : none, with_keys ? key_tokens(call, range) : none);
-      past.begin(b);
-      segments.go_back(past, past[b].start);
-    }
-  };
-  if (mask.is_full) take_back(true, false);
-  take_back(!mask.is_full, true);
-}
-
 /// The state before the first token or, one after the other, those before every so many tokens; and the adjoint state:
 /// behind the last token, then before the first.
 template <class Scalar>
@@ -55,6 +28,10 @@ struct CheckpointSource {
   Adjoint<Scalar>& adjoint;
   std::vector<StateReads<Scalar>>* reads = nullptr;  ///< of the rows of every chunk
 };
+
+/// What a pass back through states does: all of it; only have the rows read the states, and H become that before the
+/// first token; or only take the state before the first token to behind the last.
+enum class BackwardPart { all, rows, absorb };
 
 /// The gradients of a state form: chunks from the last to the first, each from the state before it. Of these every k-th
 /// is kept, if the call does not have them, and the others are made again, `Options::checkpoint` = k; which makes no
@@ -73,7 +50,6 @@ class ChunkedBackward {
         chunk_(std::clamp<Index>(chunk, 1, std::max<Index>(tokens_, 1))),
         segments_(feature, call, call.buffers.segment, chunk_, false),
         past_(feature, call.buffers.state, states.adjoint) {
-    past_.reserve(segments_, chunk_);
     auto& gauge = states.adjoint.gauge;
     if (segments_.action() == KeyAction::turn && gauge.size() != segments_.flows_through())
       gauge.setZero(segments_.flows_through());
@@ -87,28 +63,27 @@ class ChunkedBackward {
     }
   }
 
-  /// From the state before the first token, which is used up.
-  void run(At first) {
-    if (segments_.is_absolute()) segments_.absolute_through() = states_.adjoint.gauge;
+  /// From the state before the first token, which is used up. Rows only read the states if it `reads_only`.
+  void run(At first, bool reads_only) {
+    auto* const reads = states_.reads;
+    if (reads_only) reads->resize(call_.buffers.segments.size());
+    if (segments_.is_absolute()) segments_.through() = states_.adjoint.gauge;
     if (call_.options.mask.is_full) return run_full(first);
     for_chunks(std::move(first), [&](At& before, Index n) {
-      auto* reads = states_.reads == nullptr ? nullptr : &(*states_.reads)[static_cast<std::size_t>(n)];
-      load(before, n);
-      past_.begin(segments_, before.sums, reads, n > 0 || reads == nullptr);
-      segments_.go_back(past_, before.frames.end);
+      settle_channels(before.sums);
+      before.sums.settle();
+      segments_.segment.load_gates(range(n));
+      segments_.load(before.frames.end, true, true);
+      past_.begin(segments_, before.sums, reads == nullptr ? nullptr : &(*reads)[static_cast<std::size_t>(n)],
+                  n > 0 || reads == nullptr || reads_only);
+      if (reads_only)
+        past_.take_rows(segments_);
+      else
+        segments_.go_back(past_);
     });
-    past_.settle_channels();
-    if (segments_.is_absolute()) states_.adjoint.gauge = segments_.absolute_through();
-  }
-  /// Only has the rows read the states and go into H, which is that before the first chunk then.
-  void run_rows(At first) {
-    states_.reads->resize(call_.buffers.segments.size());
-    for_chunks(std::move(first), [&](At& before, Index n) {
-      load(before, n);
-      past_.begin(segments_, before.sums, &(*states_.reads)[static_cast<std::size_t>(n)], true);
-      segments_.find_rows(past_);
-      past_.take_rows(segments_);
-    });
+    if (reads_only) return;
+    settle_channels(states_.adjoint.sums);
+    if (segments_.is_absolute()) states_.adjoint.gauge = segments_.through();
   }
   /// A state before the first token goes to behind the last.
   void absorb_all(At& state) {
@@ -119,55 +94,56 @@ class ChunkedBackward {
   static constexpr double most_bytes = 128 << 20;  // of states that are kept where the call leaves it open
 
   [[nodiscard]] Segment range(Index n) const { return call_.buffers.segments[static_cast<std::size_t>(n)]; }
-  // Chunk n behind a state.
-  void load(At& before, Index n) {
-    if (before.sums.channels_decay()) fold<Scalar>(feature_, call_.buffers.state.fold, before.sums, {});
-    before.sums.settle();
-    segments_.segment.load_gates(range(n));
-    Frame frame = before.frames.end;
-    segments_.load(frame, range(n), range(n));
+  // No decay of channels waits.
+  void settle_channels(StateSums<Scalar>& sums) {
+    if (sums.channels_decay()) fold<Scalar>(feature_, call_.buffers.state.fold, sums, {});
   }
   void absorb(At& state, Segment s) {
-    StatePast<Scalar, F> past(call_.forward.state, feature_, call_.transition, state, chunk_, false);
+    StatePast<Scalar, F> past(call_.forward.state, feature_, call_.transition, state, chunk_);
     segments_.segment.weigh_zero_keys(false);
     if (segments_.segment.load_gates(s)) past.reset();
-    segments_.load(past.frame(), {s.begin, 0}, key_tokens(call_, s), past.elapsed());
+    past.prepare(s.size);
+    past.frame() = segments_.load(past.frame(), false, true, past.elapsed());
     past.take(segments_.segment);
     segments_.segment.weigh_zero_keys(true);
   }
 
+  // State n ← state n - 1, in memory that is there if there is some.
+  static At& copy_last(std::vector<At>& states, std::size_t n) {
+    if (n < states.size())
+      states[n] = states[n - 1];
+    else
+      states.push_back(At(states[n - 1]));
+    return states[n];
+  }
   // visit(state before chunk n, n) from the last to the first.
   template <class Visit>
   void for_chunks(At first, const Visit& visit) {
-    const std::vector<Index> starts = starts_of_groups(first.sums);
+    const Index count = std::ssize(call_.buffers.segments), every = spacing(count, first.sums);
+    std::vector<Index> starts;  // of groups of chunks, before which a state is kept
+    for (Index n = 0; n < count; ++n)
+      if (states_.tokens_between > 0 ? range(n).begin % states_.tokens_between == 0 : n % every == 0)
+        starts.push_back(n);
     std::vector<At> kept, group;  // the memory of its states is used again
-    if (states_.count == 1) kept = states_at(starts, first);
     group.push_back(std::move(first));
-    Index end = std::ssize(call_.buffers.segments);
-    for (std::size_t g = starts.size(); g-- > 0; end = starts[g]) {
+    if (states_.count == 1) {
+      kept.reserve(starts.size());
+      kept.push_back(group.front());
+      for (std::size_t g = 1; g < starts.size(); ++g) {
+        At& state = copy_last(kept, g);
+        for (Index n = starts[g - 1]; n < starts[g]; ++n) absorb(state, range(n));
+      }
+    }
+    for (std::size_t g = starts.size(); g-- > 0;) {
+      const Index end = g + 1 < starts.size() ? starts[g + 1] : count;
       if (states_.count == 1)
         std::swap(group.front(), kept[g]);
       else
         states_.load(static_cast<Index>(g), group.front());
-      for (Index n = starts[g]; n + 1 < end; ++n) {
-        const auto next = static_cast<std::size_t>(n + 1 - starts[g]);
-        if (next == group.size())
-          group.push_back(group.back());
-        else
-          group[next] = group[next - 1];
-        absorb(group[next], range(n));
-      }
+      for (Index n = starts[g] + 1; n < end; ++n)
+        absorb(copy_last(group, static_cast<std::size_t>(n - starts[g])), range(n - 1));
       for (Index n = end; n-- > starts[g];) visit(group[static_cast<std::size_t>(n - starts[g])], n);
     }
-  }
-  // The segments before which a state is kept.
-  [[nodiscard]] std::vector<Index> starts_of_groups(const StateSums<Scalar>& sums) const {
-    const Index count = std::ssize(call_.buffers.segments), every = spacing(count, sums);
-    std::vector<Index> starts;
-    for (Index n = 0; n < count; ++n)
-      if (states_.tokens_between > 0 ? range(n).begin % states_.tokens_between == 0 : n % every == 0)
-        starts.push_back(n);
-    return starts;
   }
   [[nodiscard]] Index spacing(Index chunks, const StateSums<Scalar>& sums) const {
     if (call_.options.checkpoint > 0) return call_.options.checkpoint;
@@ -175,18 +151,6 @@ class ChunkedBackward {
     Index every = 1;
     while (every * every<chunks&& static_cast<double>(chunks / every + every) * bytes> most_bytes) ++every;
     return every;
-  }
-  // The states before these segments.
-  std::vector<At> states_at(const std::vector<Index>& starts, const At& first) {
-    std::vector<At> states;
-    if (starts.empty()) return states;
-    states.reserve(starts.size());
-    states.push_back(first);
-    for (std::size_t g = 1; g < starts.size(); ++g) {
-      states.push_back(states.back());
-      for (Index n = starts[g - 1]; n < starts[g]; ++n) absorb(states.back(), range(n));
-    }
-    return states;
   }
   // All rows read the state behind all keys and go into H, which then all keys read.
   void run_full(At& state) {
@@ -198,28 +162,21 @@ class ChunkedBackward {
     state.sums.settle();
     const auto take_back = [&](bool with_rows) {
       for (Index n = std::ssize(call_.buffers.segments); n-- > 0;) {
-        const Segment s = range(n), none{s.begin, 0};
-        segments_.segment.load_gates(s);
-        Frame frame = starts[static_cast<std::size_t>(n)];
-        segments_.load(frame, with_rows ? query_tokens(call_, s) : none, with_rows ? none : key_tokens(call_, s));
+        segments_.segment.load_gates(range(n));
+        segments_.load(starts[static_cast<std::size_t>(n)], with_rows, !with_rows);
         past_.begin(segments_, state.sums, nullptr, true);
-        segments_.go_back(past_, starts[static_cast<std::size_t>(n)]);
+        segments_.go_back(past_);
       }
     };
-    Eigen::VectorXd& gauge = states_.adjoint.gauge;
-    const Eigen::VectorXd given = gauge;
-    segments_.absolute_through().setZero();
+    auto absolute = segments_.through();
+    absolute.setZero();
     take_back(true);
-    const Eigen::VectorXd of_rows = segments_.absolute_through();  // to dμ, whose way goes by keys
-    auto absolute = segments_.absolute_through();
+    const Eigen::VectorXd of_rows = absolute;  // to dμ, whose way goes by keys
     absolute.setZero();
     if (states_.adjoint.frame.size() == absolute.size()) absolute = states_.adjoint.frame;
     state.sums.clear();
     take_back(false);
-    if constexpr (F::score == Score::embedded)
-      gauge = absolute + of_rows;
-    else
-      gauge = given;
+    if constexpr (F::score == Score::embedded) states_.adjoint.gauge = absolute + of_rows;
   }
 
   const F& feature_;
@@ -235,17 +192,11 @@ class ChunkedBackward {
 template <class Scalar, FeatureMap F>
 struct BackwardPasses {
   using Call = BackwardCall<Scalar>;
-  using States = CheckpointSource<Scalar>;
 
   static void attention(const F& feature, const Call& call);
   /// `first` is the first of the states, and used up.
-  static void chunked(const F& feature, const Call& call, const States& states, Index chunk, StateContent<Scalar> first)
-    requires has_embedding<F>;
-  /// A state before the first token goes to behind the last.
-  static void absorb(const F& feature, const Call& call, const States& states, Index chunk, StateContent<Scalar>& state)
-    requires has_embedding<F>;
-  /// H ← that before the first token, of these tokens' rows and of what it is behind them. `chunked` does the rest.
-  static void rows(const F& feature, const Call& call, const States& states, Index chunk, StateContent<Scalar> first)
+  static void from_states(const F& feature, const Call& call, const CheckpointSource<Scalar>& states, Index chunk,
+                          StateContent<Scalar>& first, BackwardPart part = BackwardPart::all)
     requires has_embedding<F>;
 };
 /// Those of embedded scores are compiled for their interface.
@@ -253,9 +204,12 @@ template <class Scalar, FeatureMap F>
   requires is_own_embedded<Scalar, F>
 struct BackwardPasses<Scalar, F> {};
 
+/// Under a full mask rows come first and see all blocks, and then keys do.
 template <class Scalar, FeatureMap F>
-void BackwardPasses<Scalar, F>::attention(const F& feature, const Call& call) {
-  Call with_rows = call;
+void BackwardPasses<Scalar, F>::attention(const F& feature, const Call& given) {
+  using Segments = SegmentBackward<Scalar, F>;
+  using Blocks = KeyBlocksBackward<Scalar, F>;
+  Call call = given;
   if (call.saved.sums == nullptr && (call.rows != RowKind::sums || F::score == Score::exponential)) {
     auto& sums = call.buffers.sums;
     sums.resize(static_cast<std::size_t>(call.Q.cols()));
@@ -269,30 +223,34 @@ void BackwardPasses<Scalar, F>::attention(const F& feature, const Call& call) {
                                                   .Y = Y,
                                                   .memory = call.forward,
                                                   .sums = sums.data()});
-    with_rows.saved = {sums.data(), Y.data()};
+    call.saved = {sums.data(), Y.data()};
   }
-  attention_backward(feature, with_rows);
+  const Mask mask = call.options.mask;
+  const Index tokens = std::max(call.K.cols(), call.Q.cols() == 0 ? 0 : call.Q.cols() + mask.offset);
+  Segments segments(feature, call, call.buffers.segment, std::min(Blocks::block_tokens, std::max<Index>(tokens, 1)),
+                    Segments::has_slope(feature));
+  Blocks past(feature, call.buffers.blocks);
+  past.load(segments, tokens);
+  const auto take_back = [&](bool with_queries, bool with_keys) {
+    segments.through().setZero();
+    for (Index b = past.size(); b-- > 0;) {
+      segments.segment.load_gates(past[b].tokens);
+      segments.load(past[b].start, with_queries, with_keys);
+      past.begin(b);
+      segments.go_back(past);
+    }
+  };
+  if (mask.is_full) take_back(true, false);
+  take_back(!mask.is_full, true);
 }
 template <class Scalar, FeatureMap F>
-void BackwardPasses<Scalar, F>::chunked(const F& feature, const Call& call, const States& states, Index chunk,
-                                        StateContent<Scalar> first)
+void BackwardPasses<Scalar, F>::from_states(const F& feature, const Call& call, const CheckpointSource<Scalar>& states,
+                                            Index chunk, StateContent<Scalar>& first, BackwardPart part)
   requires has_embedding<F>
 {
-  ChunkedBackward<Scalar, F>(feature, call, states, chunk).run(std::move(first));
-}
-template <class Scalar, FeatureMap F>
-void BackwardPasses<Scalar, F>::absorb(const F& feature, const Call& call, const States& states, Index chunk,
-                                       StateContent<Scalar>& state)
-  requires has_embedding<F>
-{
-  ChunkedBackward<Scalar, F>(feature, call, states, chunk).absorb_all(state);
-}
-template <class Scalar, FeatureMap F>
-void BackwardPasses<Scalar, F>::rows(const F& feature, const Call& call, const States& states, Index chunk,
-                                     StateContent<Scalar> first)
-  requires has_embedding<F>
-{
-  ChunkedBackward<Scalar, F>(feature, call, states, chunk).run_rows(std::move(first));
+  ChunkedBackward<Scalar, F> pass(feature, call, states, chunk);
+  if (part == BackwardPart::absorb) return pass.absorb_all(first);
+  pass.run(std::move(first), part == BackwardPart::rows);
 }
 
 }  // namespace SYMPOW_NAMESPACE::detail

@@ -83,8 +83,7 @@ class EmbeddedFeatureOf final : public EmbeddedFeature<Scalar> {
   [[nodiscard]] bool has_vjp() const override { return FeatureMapWithVjp<F>; }
   [[nodiscard]] bool has_slope() const override { return KernelWithSlope<F>; }
 
-  void set_lengths([[maybe_unused]] MatrixView<const Scalar> x, [[maybe_unused]] ColumnView<double> exponents,
-                   [[maybe_unused]] ColumnView<Scalar> norms) const override {
+  void set_lengths(MatrixView<const Scalar> x, ColumnView<double> exponents, ColumnView<Scalar> norms) const override {
     if constexpr (KernelFeatureMap<F>)
       for (Index t = 0; t < x.cols(); ++t) {
         double square = 0;
@@ -97,21 +96,19 @@ class EmbeddedFeatureOf final : public EmbeddedFeature<Scalar> {
       }
   }
 
-  void set_scores([[maybe_unused]] MatrixView<Scalar> logits, [[maybe_unused]] ColumnView<const double> of_keys,
-                  [[maybe_unused]] ColumnView<const double> of_queries, [[maybe_unused]] bool causal) const override {
+  void set_scores(MatrixView<Scalar> logits, ColumnView<const double> of_keys, ColumnView<const double> of_queries,
+                  bool causal) const override {
     if constexpr (KernelFeatureMap<F>)
       set_scaled_values([&](Scalar s) { return feature_.kappa(s); }, log2_zero, logits, of_keys, of_queries, causal);
   }
-  void set_slopes([[maybe_unused]] MatrixView<Scalar> logits, [[maybe_unused]] ColumnView<const double> of_keys,
-                  [[maybe_unused]] ColumnView<const double> of_queries, [[maybe_unused]] bool causal) const override {
+  void set_slopes(MatrixView<Scalar> logits, ColumnView<const double> of_keys, ColumnView<const double> of_queries,
+                  bool causal) const override {
     if constexpr (KernelWithSlope<F>)
       set_scaled_values([&](Scalar s) { return feature_.kappa_slope(s); }, 0, logits, of_keys, of_queries, causal);
   }
 
-  void embed_vjp([[maybe_unused]] MatrixView<const Scalar> x, [[maybe_unused]] MatrixView<Scalar> features,
-                 [[maybe_unused]] ColumnView<const double> exponents,
-                 [[maybe_unused]] MatrixView<const Scalar> d_features,
-                 [[maybe_unused]] MatrixView<Scalar> dx) const override {
+  void embed_vjp(MatrixView<const Scalar> x, MatrixView<Scalar> features, ColumnView<const double> exponents,
+                 MatrixView<const Scalar> d_features, MatrixView<Scalar> dx) const override {
     if constexpr (FeatureMapWithVjp<F>) {
       if (x.cols() == 0) return;
       if constexpr (!ScaledFeatureMap<F>)
@@ -140,37 +137,16 @@ class EmbeddedFeatureOf final : public EmbeddedFeature<Scalar> {
   static void set_scaled_values(const Function& f, double of_zero, MatrixView<Scalar> values,
                                 ColumnView<const double> of_keys, ColumnView<const double> of_queries, bool causal) {
     using Number = std::common_type_t<Scalar, decltype(f(Scalar()))>;
-    constexpr double moderate = std::numeric_limits<Number>::max_exponent / 4;
-    constexpr Index block = 64;
+    constexpr double most = 2 * (std::numeric_limits<Number>::max_exponent - 2);
     const auto exponent_of = [&](double exponent) { return exponent == log2_zero ? of_zero : exponent; };
-    const auto inverse = [](double exponent) {
-      return exponent == log2_zero ? Number(0) : power_of_two<Number>(-exponent);
-    };
-    double exponents[block];
-    Number factors[block];
-    for (Index first = 0; first < values.rows(); first += block) {
-      const Index n = std::min(block, values.rows() - first);
-      bool are_moderate = true;
-      for (Index j = 0; j < n; ++j) {
-        exponents[j] = exponent_of(of_keys[first + j]);
-        factors[j] = inverse(exponents[j]);
-        are_moderate = are_moderate && (std::abs(exponents[j]) < moderate || exponents[j] == log2_zero);
+    for (Index i = 0; i < values.cols(); ++i)
+      for (Index j = 0; j < (causal ? std::min(i + 1, values.rows()) : values.rows()); ++j) {
+        const double both = exponent_of(of_keys[j]) + exponent_of(of_queries[i]);
+        const int down = static_cast<int>(std::clamp(-both, -most, most)),
+                  half = down / 2;  // in two steps: 2^down may leave the type
+        const Number x = f(values(j, i)) * normal_power_of_two<Number>(half) * normal_power_of_two<Number>(down - half);
+        values(j, i) = both == log2_zero ? Scalar(0) : static_cast<Scalar>(x);
       }
-      for (Index i = causal ? first : 0; i < values.cols(); ++i) {
-        const Index seen = causal ? std::min(n, i + 1 - first) : n;
-        const double exponent = exponent_of(of_queries[i]);
-        Scalar* const x = values.col(i).data() + first;
-        if (are_moderate && (std::abs(exponent) < moderate || exponent == log2_zero)) {
-          const Number factor = inverse(exponent);
-          for (Index j = 0; j < seen; ++j) x[j] = static_cast<Scalar>(f(x[j]) * factors[j] * factor);
-        } else {  // either factor may leave the type where their product does not
-          for (Index j = 0; j < seen; ++j) {
-            const double both = exponents[j] + exponent;
-            x[j] = both == log2_zero ? Scalar(0) : static_cast<Scalar>(times_power_of_two<Number>(f(x[j]), -both));
-          }
-        }
-      }
-    }
   }
 
   const F& feature_;
@@ -200,7 +176,7 @@ inline constexpr bool has_embedding<EmbeddedFeature<Scalar>> = true;
 
 /// See `has_nonnegative_entries`.
 template <FeatureMap F>
-bool entries_are_nonnegative([[maybe_unused]] const F& feature) {
+bool entries_are_nonnegative(const F& feature) {
   if constexpr (F::score == Score::embedded)
     return feature.entries_are_nonnegative();
   else
@@ -209,7 +185,7 @@ bool entries_are_nonnegative([[maybe_unused]] const F& feature) {
 
 /// Whether scores are made of φ: an embedded score without a closed form.
 template <FeatureMap F>
-bool scores_need_features([[maybe_unused]] const F& feature) {
+bool scores_need_features(const F& feature) {
   if constexpr (F::score == Score::embedded)
     return !feature.has_kappa();
   else

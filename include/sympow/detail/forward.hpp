@@ -51,6 +51,25 @@ struct ForwardCall {
   }
 };
 
+/// Tokens of a chunk.
+inline Index chunk_of(const Options& options, const ProblemShape& shape) {
+  return options.chunk > 0 ? std::clamp<Index>(shape.T, 1, options.chunk) : cheapest_chunk(shape, options.costs);
+}
+
+/// Those of a call of so many tokens that goes on from a state.
+template <class Scalar>
+Index chunk_from(const StateContent<Scalar>& state, const TransitionView<Scalar>& transition, Index tokens,
+                 const Options& options) {
+  return chunk_of(options, {.T = tokens,
+                            .d = state.sums.log_channels.size(),
+                            .e = state.sums.value_rows(),
+                            .D = static_cast<double>(state.sums.Z.size()),
+                            .action = transition.key_action(),
+                            .is_full = options.mask.is_full,
+                            .keeps_state = true,
+                            .from_nothing = state.frames.tokens == 0});
+}
+
 /// How a pass goes over the tokens of a call.
 struct PassSteps {
   Index tokens, most;        ///< by segments of at most so many
@@ -71,7 +90,8 @@ void forward(const ForwardCall<Scalar>& call, const PassSteps& steps, LoadedSegm
   for (Index t = 0; t < steps.tokens; t += segment.size()) {
     if (call.visit_chunk != nullptr && t % steps.most == 0) (*call.visit_chunk)(t);
     if (segment.load_gates({t, std::min(steps.most - t % steps.most, steps.tokens - t)})) past.reset();
-    const bool is_literal = past.ends_early(segment, call.K) || steps.is_literal;
+    const bool is_literal = segment.end_before_forgetting(call.K, past) || steps.is_literal;
+    past.prepare(segment.size());
     const Segment keys = steps.updates_past ? key_tokens(call, segment.range()) : Segment{t, 0},
                   queries = steps.has_queries ? query_tokens(call, segment.range()) : Segment{t, 0};
     const Index first = queries.begin - call.options.mask.offset;
@@ -79,13 +99,10 @@ void forward(const ForwardCall<Scalar>& call, const PassSteps& steps, LoadedSegm
     for (Index head = 0; head < heads; ++head) {
       if (head > 0) past.frame() = call.memory.frame;
       const auto Q = call.queries_of(head, first, queries.size);
-      const bool prepares = head == 0 && queries.size > 0;
-      if (prepares && !is_literal) past.prepare();
       segment.load(past.elapsed(), past.frame(), Q, queries.begin - t, columns(call.K, keys), columns(call.V, keys));
       const bool is_last = head + 1 == heads || !segment.has_queries();
       if (is_literal) {
-        if (head == 0) past.take(segment);
-        if (prepares) past.prepare();
+        if (head == 0) past.take(segment), past.prepare(0);
         segment.move_query_to_end(Q, past.elapsed());
       }
       if (segment.has_queries()) {
@@ -108,9 +125,7 @@ void forward(const ForwardCall<Scalar>& call, const PassSteps& steps, LoadedSegm
 template <class Scalar, FeatureMap F>
 struct ForwardPasses {
   static void attention(const F& feature, const ForwardCall<Scalar>& call);
-  static void recurrent(const F& feature, const ForwardCall<Scalar>& call)
-    requires has_embedding<F>;
-  static void chunked(const F& feature, const ForwardCall<Scalar>& call)
+  static void from_state(Form form, const F& feature, const ForwardCall<Scalar>& call)
     requires has_embedding<F>;
 };
 /// Those of embedded scores are compiled for their interface.
@@ -148,39 +163,22 @@ void pass_through_state(const F& feature, const ForwardCall<Scalar>& call, PassS
                                    steps.most, F::score == Score::embedded);
   PowerRows<Scalar, F> rows(memory.rows, call.rows, call.reports(), call.options.mask, call.V.rows(), steps.most,
                             std::max(steps.most, state.sums.recent.capacity()));
-  StatePast<Scalar, F> past(memory.state, feature, call.transition, state, steps.most, rows.diagnoses());
+  StatePast<Scalar, F> past(memory.state, feature, call.transition, state, steps.most);
   state.interrupted = true;  // until the call is done
   forward(call, steps, segment, rows, past);
 }
 
 template <class Scalar, FeatureMap F>
-void ForwardPasses<Scalar, F>::recurrent(const F& feature, const ForwardCall<Scalar>& call)
+void ForwardPasses<Scalar, F>::from_state(Form form, const F& feature, const ForwardCall<Scalar>& call)
   requires has_embedding<F>
 {
-  if (call.options.mask.is_full) return chunked(feature, call);
-  pass_through_state<Scalar>(feature, call,
-                             {.tokens = call.K.cols(),
-                              .most = 1,
-                              .has_queries = call.has_queries,
-                              .is_literal = call.state->sums.recent.capacity() == 0});
-}
-
-template <class Scalar, FeatureMap F>
-void ForwardPasses<Scalar, F>::chunked(const F& feature, const ForwardCall<Scalar>& call)
-  requires has_embedding<F>
-{
-  const auto chunk = [&](Index tokens) {
-    if (call.options.chunk > 0) return call.options.chunk;
-    return cheapest_chunk({.T = tokens,
-                           .d = call.K.rows(),
-                           .e = call.V.rows(),
-                           .D = static_cast<double>(call.state->sums.Z.size()),
-                           .action = call.transition.key_action(),
-                           .is_full = call.options.mask.is_full,
-                           .keeps_state = true,
-                           .from_nothing = call.state->frames.tokens == 0},
-                          call.options.costs);
-  };
+  if (form == Form::recurrent && !call.options.mask.is_full)
+    return pass_through_state<Scalar>(feature, call,
+                                      {.tokens = call.K.cols(),
+                                       .most = 1,
+                                       .has_queries = call.has_queries,
+                                       .is_literal = call.state->sums.recent.capacity() == 0});
+  const auto chunk = [&](Index tokens) { return chunk_from(*call.state, call.transition, tokens, call.options); };
   const Index keys = call.K.cols(), queries = call.Q.cols();
   if (!call.has_queries || !call.options.mask.is_full)
     return pass_through_state<Scalar>(feature, call,

@@ -20,18 +20,6 @@ namespace SYMPOW_NAMESPACE::detail {
 template <class Scalar>
 using Lanes = Eigen::Array<Scalar, 16, 1>;
 
-/// Logits of all keys with the queries of rows begin, …, one column a row.
-template <class Scalar>
-void set_logits(MatrixView<Scalar> logits, const WeightedKeys<Scalar>& keys, const ScaledQueries<Scalar>& queries,
-                Index begin) {
-  const Index d = queries.direct.rows(), stride = queries.direct.outerStride(), count = logits.cols();
-  if (keys.is_packed)
-    set_product(logits, RowPanels<Scalar>(keys.vectors.data, keys.size, d), queries.direct.middleCols(begin, count));
-  else
-    product<Scalar>(false, keys.size, count, d, keys.vectors, {queries.direct.data() + begin * stride, 1, stride},
-                    strided(logits));
-}
-
 /// logits_j ← logits_j^P w_j, the scores of n pairs; returns their sum, which zeros at the end do not change by a bit.
 template <int P, class Scalar>
 Scalar weigh_logits(Scalar* logits, const Scalar* weights, Index n) {
@@ -51,40 +39,36 @@ Scalar weigh_logits(Scalar* logits, const Scalar* weights, Index n) {
   return sums.sum();
 }
 
-/// Σ_j |scores_j|.
-template <class Scalar>
-double absolute_sum(const Scalar* scores, Index n) {
-  double sum = 0;
-  for (Index j = 0; j < n; ++j) sum += std::abs(static_cast<double>(scores[j]));
-  return sum;
-}
-
 inline constexpr Index rows_at_once = 24;  ///< their scores with a block of keys stay in the first cache
 
+/// Sums of rows are those of e values, and then that of scores.
 template <class Scalar>
 struct RowBuffers {
-  Panel<Scalar> sums, residues, partial, denominators, denominator_residues, denominator_partial, weights, scores,
-      finite_values, values;
-  Panel<double> levels, noise, absolute;
-  Panel<double> heaviest;  ///< log2 of the largest weight of each row, or less
+  Panel<Scalar> sums, residues, partial, weights, scores, finite_values, values;
+  Panel<Scalar> read_scores;                        ///< sums of scores through φ
+  Panel<double> levels, noise, absolute, heaviest;  ///< heaviest: log2 of the largest weight of a row, or less
 };
 
 /// What rows of both kinds of scores have: which tokens of the segment have queries, and the sums of these rows.
 template <class Scalar, FeatureMap F>
 class SegmentRows {
  public:
-  [[nodiscard]] bool divides() const { return kind_ != RowKind::sums; }
-  [[nodiscard]] bool diagnoses() const { return reports_.diagnostics != nullptr; }
-
- protected:
   /// Of e values, for segments of so many rows, and so many keys at a time.
   SegmentRows(RowBuffers<Scalar>& memory, RowKind kind, const RowReports& reports, const Mask& mask, Index e,
               Index rows, Index keys)
       : memory_(memory), kind_(kind), reports_(reports), mask_(mask), e_(e) {
-    memory.sums(e, rows), memory.denominators(rows), memory.levels(rows), memory.absolute(rows);
+    for (auto* panel : {&memory.sums, &memory.residues, &memory.partial}) (*panel)(e + 1, rows);
+    for (auto* panel : {&memory.levels, &memory.heaviest, &memory.noise, &memory.absolute}) (*panel)(rows);
+    memory.read_scores(rows);
     memory.weights(std::max(keys, rows)), memory.scores(std::max(keys, rows), rows_at_once);
     if (rows >= columns_worth_packing) memory.values(e * std::max(keys, rows));
   }
+  [[nodiscard]] bool divides() const { return kind_ != RowKind::sums; }
+  [[nodiscard]] bool diagnoses() const { return reports_.diagnostics != nullptr; }
+
+ protected:
+  // Sums of all rows.
+  [[nodiscard]] MatrixView<Scalar> of(Panel<Scalar>& sums) const { return sums(e_ + 1, n_); }
 
   void begin_segment(const LoadedSegment<Scalar, F>& segment) {
     n_ = segment.size(), begin_ = segment.first_row(), end_ = begin_ + segment.rows(), token_ = segment.range().begin;
@@ -95,7 +79,8 @@ class SegmentRows {
   /// scores of a row's logits, of which those behind the first `depth` are not needed; `own` logits may be given.
   template <class Weigh>
   void add_values(const F& feature, const WeightedKeys<Scalar>& keys, const ScaledQueries<Scalar>& queries,
-                  MatrixView<Scalar> own, const MatrixView<Scalar>& sums, bool adds, const Weigh& weigh) {
+                  MatrixView<Scalar> own, Panel<Scalar>& to, bool adds, const Weigh& weigh) {
+    const MatrixView<Scalar> sums = of(to).topRows(e_);
     const auto seen_at = [&](Index i) { return seen_keys(mask_, token_ + i, {keys.first_token, keys.size}); };
     const bool sees_all = seen_at(begin_).end() == keys.size && seen_at(end_ - 1).begin == 0,
                adds_infinite = !sees_all && !keys.extent.all_finite;
@@ -107,7 +92,11 @@ class SegmentRows {
       const Index count = std::min(rows_at_once, end_ - begin), depth = seen_at(begin + count - 1).end();
       const auto scores = own.cols() > 0 ? own.block(0, begin, depth, count) : memory_.scores(keys.size, count);
       if (own.cols() == 0) {
-        set_logits(scores, keys, queries, begin);
+        const auto some = queries.direct.middleCols(begin, count);
+        if (keys.is_packed)
+          set_product(scores, RowPanels<Scalar>(keys.vectors.data, keys.size, some.rows()), some);
+        else
+          product<Scalar>(false, keys.size, count, some.rows(), keys.vectors, strided(some), strided(scores));
         LoadedSegment<Scalar, F>::set_scores(feature, scores, keys.lengths, queries.lengths + begin, false);
       }
       for (Index i = begin; i < begin + count; ++i) {
@@ -129,8 +118,7 @@ class SegmentRows {
   /// mean of values near the largest number can be rounded beyond it.
   [[gnu::always_inline]] void write_row(const LoadedSegment<Scalar, F>& segment, Index i, ColumnView<Scalar> y,
                                         Index query, double exponent, bool is_degenerate, bool is_large) const {
-    const Scalar *const sums = memory_.sums(e_, n_).col(i).data(), den = memory_.denominators(n_)[i],
-                        gate = segment.gate_fractions()[i];
+    const Scalar *const sums = of(memory_.sums).col(i).data(), den = sums[e_], gate = segment.gate_fractions()[i];
     const double whole = exponent + segment.gate_exponents()[i];
     if (!divides()) {
       const bool is_near = std::abs(whole) < std::numeric_limits<Scalar>::max_exponent / 2;
@@ -150,8 +138,7 @@ class SegmentRows {
   // The values of some keys with 0 for what is not finite: 0 · NaN must not reach a row that does not see it.
   MatrixView<const Scalar> finite_values(const WeightedKeys<Scalar>& keys) const {
     auto finite = memory_.finite_values(e_, keys.size);
-    for (Index j = 0; j < keys.size; ++j)
-      for (Index r = 0; r < e_; ++r) finite(r, j) = std::isfinite(keys.values(r, j)) ? keys.values(r, j) : Scalar(0);
+    finite = keys.values.array().isFinite().select(keys.values, Scalar(0));
     return finite;
   }
   // Y_i += Σ_j s_ij v_j of what is not finite in the values of those seen.
@@ -185,33 +172,23 @@ template <class Scalar, FeatureMap F>
 class PowerRows : public SegmentRows<Scalar, F> {
   using Base = SegmentRows<Scalar, F>;
   using Base::memory_, Base::kind_, Base::reports_, Base::mask_, Base::e_, Base::n_, Base::begin_, Base::end_,
-      Base::token_, Base::finite;
+      Base::token_, Base::finite, Base::of;
   static constexpr int P = degree_of<F>;
-  static constexpr double most_apart = std::numeric_limits<Scalar>::max_exponent / 12;
   static constexpr int blocks_at_once = 4, panels_at_once = 16;
+  static constexpr double unit_of_levels = std::numeric_limits<Scalar>::max_exponent / 16;
 
  public:
-  using Base::divides, Base::diagnoses;
-
-  /// Of e values, for segments of so many rows, and so many keys at a time.
-  PowerRows(RowBuffers<Scalar>& memory, RowKind kind, const RowReports& reports, const Mask& mask, Index e, Index rows,
-            Index keys)
-      : Base(memory, kind, reports, mask, e, rows, keys) {
-    for (auto* panel : {&memory.residues, &memory.partial}) (*panel)(e, rows);
-    for (auto* panel : {&memory.denominator_residues, &memory.denominator_partial}) (*panel)(rows);
-    for (auto* panel : {&memory.heaviest, &memory.noise}) (*panel)(rows);
-  }
+  using Base::Base, Base::divides, Base::diagnoses;
 
   /// Whether denominators are wanted.
   [[nodiscard]] bool has_denominators() const { return divides() || reports_.wanted(); }
 
   /// Rows of a segment without any contribution.
   template <class Past>
-  void reset(const LoadedSegment<Scalar, F>& segment, const Past& past) {
+  void reset(const LoadedSegment<Scalar, F>& segment, Past& past) {
     this->begin_segment(segment);
-    pending_ = flushed_ = panels_ = 0;
-    has_residues_ = false;
-    memory_.noise(n_).setZero();
+    pending_ = panels_ = flushes_ = 0;
+    memory_.residues((e_ + 1) * n_).setZero(), memory_.noise(n_).setZero();
     const WeightedKeys<Scalar> keys = segment.keys();
     const double room = headroom_for(keys.extent.largest);
     const auto weight_of = [&](Index j) { return keys.exponents[j]; };
@@ -222,107 +199,81 @@ class PowerRows : public SegmentRows<Scalar, F> {
     double *const levels = memory_.levels(n_).data(), *const heaviest = memory_.heaviest(n_).data();
     const bool levels_differ = mask_.has_window();  // of what rows see of the past
     PastLevel<Scalar> before = past.level(token_ + begin_);
-    double smallest = -log2_zero;
     is_large_ = headroom_for(std::max(before.largest_value, keys.extent.largest)) > 0;
     for (Index i = begin_; i < end_; ++i) {
       const Segment own = seen_keys(mask_, token_ + i, {token_, keys.size});
       if (levels_differ) before = past.level(token_ + i);
-      levels[i] = std::max(before.level, own_levels.over(own, level_of));
-      heaviest[i] = std::max(before.weight, weights.over(own, weight_of));
-      if (before.slack > 0)
-        heaviest[i] = std::max(i < keys.size ? keys.exponents[i] : log2_zero, heaviest[i] - before.slack);
-      smallest = std::min(smallest, heaviest[i]);
-    }
-    if (before.slack > 0) std::fill(heaviest + begin_, heaviest + end_, smallest);
-    horizon_ = smallest + negligible_weight<Scalar, F>;
-    for (Index i = begin_, end = 0; i < end_; i = end) {
-      const Index most = std::min(begin_ + ((i - begin_) / rows_at_once + 1) * rows_at_once, end_);
-      double least = levels[i], largest = levels[i];
-      for (end = i + 1; end < most; ++end) {
-        const double low = std::min(least, levels[end]), high = std::max(largest, levels[end]);
-        if (low == log2_zero ? high != log2_zero : high - low > most_apart) break;
-        least = low, largest = high;
-      }
-      std::fill(levels + i, levels + end, largest);
+      levels[i] = std::ceil(std::max(before.level, own_levels.over(own, level_of)) / unit_of_levels) * unit_of_levels;
+      heaviest[i] = levels_differ ? log2_zero : std::max(before.weight, weights.over(own, weight_of)) - before.slack;
     }
   }
 
-  /// Log2 of weights that no row sees any more, which the row of the smallest weights decides.
-  [[nodiscard]] double horizon() const { return horizon_; }
+  /// Log2 of weights that no row sees any more, which the first row decides: without a window the others see as much.
+  [[nodiscard]] double horizon() const { return memory_.heaviest(n_)[begin_] + negligible_weight<Scalar, F>; }
 
   /// Keys at the segment's time 0 when they have decayed by e^between. Their logits may be given, and are used up then.
   void add(const F& feature, const WeightedKeys<Scalar>& keys, const LogGate& between,
            const ScaledQueries<Scalar>& queries, MatrixView<Scalar> own = {nullptr, 0, 0}) {
     if (keys.size == 0) return;
     const Weight decay(between);
-    Scalar *const weights = memory_.weights(keys.size).data(), *const sums = memory_.denominator_partial(n_).data();
+    Scalar* const weights = memory_.weights(keys.size).data();
+    auto partial = of(memory_.partial);
     const double* const levels = memory_.levels(n_).data();
     Index known = 0;   // weights, at the level of the row before
-    double least = 0;  // what does not matter to any row of this level
+    double least = 0;  // what does not matter to the first row of this level
     const auto weigh = [&](Scalar* column, Segment seen, Index depth, Index i) {
       if (i > begin_ && levels[i] != levels[i - 1]) known = 0;
-      if (known == 0) {
-        least = -log2_zero;
-        for (Index row = i; row < end_ && levels[row] == levels[i]; ++row)
-          least = std::min(least, memory_.heaviest(n_)[row]);
-        least += negligible_weight<Scalar, F> - finite(levels[i]);
-      }
+      if (known == 0) least = memory_.heaviest(n_)[i] + negligible_weight<Scalar, F> - finite(levels[i]);
       set_weights_at(weights + known, keys.exponents + known, keys.fractions + known, depth - known,
                      decay.exponent - finite(levels[i]), static_cast<Scalar>(decay.fraction), least);
       known = depth;
       const Scalar sum = weigh_logits<P>(column, weights, std::min(depth, (seen.end() + 15) / 16 * 16));
-      sums[i] = pending_ > 0 ? sums[i] + sum : sum;
-      if (kind_ == RowKind::signed_means) memory_.noise(n_)[i] += absolute_sum(column, seen.end());
+      partial(e_, i) = pending_ > 0 ? partial(e_, i) + sum : sum;
+      if (kind_ == RowKind::signed_means)
+        memory_.noise(n_)[i] += ColumnView<const Scalar>(column, seen.end()).template cast<double>().cwiseAbs().sum();
       if (diagnoses()) memory_.absolute(n_)[i] += absolute_weight(keys, weights, seen) * of_query(queries, i);
     };
-    this->add_values(feature, keys, queries, own, memory_.partial(e_, n_), pending_ > 0, weigh);
+    this->add_values(feature, keys, queries, own, memory_.partial, pending_ > 0, weigh);
     if (++pending_ >= blocks_at_once) flush();
   }
 
   /// Begins to read the sums of a state, which weigh `weight` beside their numbers and absolutely A; returns how many
-  /// rows, from the first on, see them. noise_i is the largest denominator of row i that can be rounding.
-  Index begin_read(const Weight& weight, double A, const double* noise, const ScaledQueries<Scalar>& queries) {
+  /// rows, from the first on, see them. noise_of(i) is the largest denominator of row i that can be rounding.
+  template <class Noise>
+  Index begin_read(const Weight& weight, double A, const ScaledQueries<Scalar>& queries, const Noise& noise_of) {
     flush();
     Index end = begin_;
     constexpr double room = std::numeric_limits<Scalar>::max_exponent / 2;  // that the sums may have been given
     while (end < end_ && weight.exponent + room - memory_.heaviest(n_)[end] > negligible_weight<Scalar, F>) ++end;
     for (Index i = begin_; i < end; ++i) {
       const double factor = weight.fraction * nearest_power_of_two<double>(weight.exponent - memory_.levels(n_)[i]);
-      memory_.noise(n_)[i] += noise[i] * factor;
+      if (divides()) memory_.noise(n_)[i] += noise_of(i) * factor;
       if (diagnoses()) memory_.absolute(n_)[i] += A * factor * of_query(queries, i);
     }
     read_exponent_ = weight.exponent, read_fraction_ = static_cast<Scalar>(weight.fraction);
     return end - begin_;
   }
-  /// What follows is read by other rows than before.
-  void begin_strip() { strip_flushes_ = 0; }
   /// For `count` rows from the first on: S φ and Z φ of some entries of φ, (row, entry).
   void add_panel(Index first, Index count, const StatePanel<Scalar>& state, Strided<const Scalar*> phi, Index depth) {
-    const auto partial = memory_.partial(e_, n_);
+    auto partial = of(memory_.partial);
     if (state.split == nullptr)
-      product<Scalar>(panels_ > 0, e_, count, depth, state.S, phi.transposed(), {partial.col(first).data(), 1, e_});
+      product<Scalar>(panels_ > 0, e_, count, depth, state.S, phi.transposed(), {partial.col(first).data(), 1, e_ + 1});
     else
       for (Index i = 0; i < count; ++i)
         ColumnProduct<Scalar>::times_column(panels_ > 0, e_, depth, state.split->high(), phi.at(i, 0).data,
                                             partial.col(first + i).data());
     if (has_denominators())
       product<Scalar>(panels_ > 0, count, 1, depth, phi, {state.Z, 1, depth},
-                      {memory_.denominator_partial(n_).data() + first, 1, n_});
+                      {memory_.read_scores(n_).data() + first, 1, n_});
     if (++panels_ == panels_at_once) end_panels(first, count);
   }
   /// Takes what these rows have read into their sums.
   void end_panels(Index first, Index count) {
-    if (panels_ == 0) return;
-    const bool is_first = !has_residues_ && strip_flushes_ == 0, is_only = is_first && panels_ < panels_at_once;
-    for (Index i = first; i < first + count; ++i) {
-      const auto factor = read_fraction_ * nearest_power_of_two<Scalar>(read_exponent_ - memory_.levels(n_)[i]);
-      if (is_only)
-        add_once(i, factor);
-      else
-        add_partial(i, factor, is_first);
+    for (Index i = first; i < first + count && panels_ > 0; ++i) {
+      of(memory_.partial)(e_, i) = memory_.read_scores(n_)[i];
+      add_partial(i, read_fraction_ * nearest_power_of_two<Scalar>(read_exponent_ - memory_.levels(n_)[i]));
     }
-    panels_ = 0;
-    ++strip_flushes_;
+    panels_ = 0, ++flushes_;
   }
 
   /// Y ← the rows that have queries, rows `query`, … of the call: means, or sums with all their powers of two.
@@ -331,7 +282,7 @@ class PowerRows : public SegmentRows<Scalar, F> {
     flush();
     for (Index i = begin_; i < end_; ++i) {
       prefetch_column<true>(Y, i - begin_ + 8);
-      const auto den = static_cast<double>(memory_.denominators(n_)[i]);
+      const auto den = static_cast<double>(of(memory_.sums)(e_, i));
       const double size = kind_ == RowKind::signed_means ? std::abs(den) : den, noise = memory_.noise(n_)[i];
       this->write_row(segment, i, Y.col(i - begin_), query + i - begin_,
                       P * segment.queries().lengths[i] + finite(memory_.levels(n_)[i]),
@@ -341,57 +292,44 @@ class PowerRows : public SegmentRows<Scalar, F> {
 
  private:
   static double of_query(const ScaledQueries<Scalar>& queries, Index i) {
-    return power<P>(static_cast<double>(queries.given_norms[i]));
+    return power<P>(static_cast<double>(queries.norms[i]));
   }
   // Σ_j w_j ‖k̂_j‖^P of those seen.
   static double absolute_weight(const WeightedKeys<Scalar>& keys, const Scalar* weights, Segment seen) {
     double sum = 0;
     for (Index j = seen.begin; j < seen.end(); ++j)
-      sum += static_cast<double>(weights[j]) * power<P>(static_cast<double>(keys.given_norms[j]));
+      sum += static_cast<double>(weights[j]) *
+             power<P>(static_cast<double>(keys.norms != nullptr ? keys.norms[j] : norm_of(keys, j)));
     return sum;
   }
 
   // Takes pending contributions into the rows.
   void flush() {
-    if (pending_ == 0 && flushed_ > 0) return;
-    if (flushed_ == 0) {
-      if (pending_ == 0) memory_.partial(e_, n_).setZero(), memory_.denominator_partial(n_).setZero();
+    if (flushes_ == 0) {
+      if (pending_ == 0) of(memory_.partial).setZero();
       std::swap(memory_.sums, memory_.partial);
-      std::swap(memory_.denominators, memory_.denominator_partial);
-    } else {
-      for (Index i = begin_; i < end_; ++i) add_partial(i, Scalar(1), !has_residues_);
-      has_residues_ = true;
+    } else if (pending_ > 0) {
+      for (Index i = begin_; i < end_; ++i) add_partial(i, Scalar(1));
     }
-    pending_ = 0;
-    ++flushed_;
+    pending_ = 0, ++flushes_;
   }
-  void add_once(Index i, Scalar factor) {
-    add_scaled(memory_.sums(e_, n_).col(i).data(), memory_.partial(e_, n_).col(i).data(), factor, e_);
-    if (has_denominators()) memory_.denominators(n_)[i] += factor * memory_.denominator_partial(n_)[i];
-  }
-  // The same with what rounding loses; the first time nothing has been lost yet.
-  void add_partial(Index i, Scalar factor, bool is_first) {
-    const auto add = [&](Scalar* sums, Scalar* residues, const Scalar* x, Index n) {
-      for_blocks<16, 1>(n, [&](Index r, auto count) {
-        using Block = BlockOf<Scalar, decltype(count)>;
-        const Block before = Block::Map(sums + r);
-        Block added = Block::Map(x + r) * factor;
-        if (!is_first) added -= Block::Map(residues + r);
-        const Block after = before + added;
-        Block::Map(residues + r) = (after - before) - added;
-        Block::Map(sums + r) = after;
-      });
-    };
-    add(memory_.sums(e_, n_).col(i).data(), memory_.residues(e_, n_).col(i).data(),
-        memory_.partial(e_, n_).col(i).data(), e_);
-    if (has_denominators())
-      add(memory_.denominators(n_).data() + i, memory_.denominator_residues(n_).data() + i,
-          memory_.denominator_partial(n_).data() + i, 1);
+  // One row's; from the fifth on with what rounding has lost before.
+  void add_partial(Index i, Scalar factor) {
+    Scalar *const sums = of(memory_.sums).col(i).data(), *const residues = of(memory_.residues).col(i).data();
+    const Scalar* const x = of(memory_.partial).col(i).data();
+    const Index count = has_denominators() ? e_ + 1 : e_;
+    if (flushes_ < 5) return add_scaled(sums, x, factor, count);
+    for_blocks<16, 1>(count, [&](Index r, auto size) {
+      using Block = BlockOf<Scalar, decltype(size)>;
+      const Block before = Block::Map(sums + r), added = Block::Map(x + r) * factor - Block::Map(residues + r),
+                  after = before + added;
+      Block::Map(residues + r) = (after - before) - added;
+      Block::Map(sums + r) = after;
+    });
   }
 
-  double horizon_ = log2_zero;
-  int pending_ = 0, flushed_ = 0, panels_ = 0, strip_flushes_ = 0;
-  bool has_residues_ = false, is_large_ = false;  // values may be near the largest number
+  int pending_ = 0, panels_ = 0, flushes_ = 0;
+  bool is_large_ = false;  // values may be near the largest number
   double read_exponent_ = 0;
   Scalar read_fraction_ = 1;
 };
@@ -403,22 +341,20 @@ class PowerRows : public SegmentRows<Scalar, F> {
 template <class Scalar, FeatureMap F>
 class SoftmaxRows : public SegmentRows<Scalar, F> {
   using Base = SegmentRows<Scalar, F>;
-  using Base::memory_, Base::e_, Base::n_, Base::begin_, Base::end_, Base::token_;
+  using Base::memory_, Base::e_, Base::n_, Base::begin_, Base::end_, Base::token_, Base::of;
   using Exponentials = PackedExponential<Scalar>;
 
  public:
-  SoftmaxRows(RowBuffers<Scalar>& memory, RowKind kind, const RowReports& reports, const Mask& mask, Index e,
-              Index rows, Index keys)
-      : Base(memory, kind, reports, mask, e, rows, keys) {}
+  using Base::Base;
 
   /// Rows of a segment without any contribution.
   template <class Past>
-  void reset(const LoadedSegment<Scalar, F>& segment, const Past& past) {
+  void reset(const LoadedSegment<Scalar, F>& segment, Past& past) {
     this->begin_segment(segment);
-    memory_.sums(e_, n_).setZero();
+    memory_.sums((e_ + 1) * n_).setZero();
     headroom_ = headroom_for(std::max(past.level(token_).largest_value, segment.keys().extent.largest));
-    const Scalar* const norms = segment.queries().given_norms;
-    for (Index i = 0; i < n_; ++i) memory_.denominators(n_)[i] = norms[i] * Scalar(0);  // no number for a query of none
+    const Scalar* const norms = segment.queries().norms;
+    for (Index i = 0; i < n_; ++i) of(memory_.sums)(e_, i) = norms[i] * Scalar(0);  // no number for a query of none
     memory_.levels(n_).setConstant(log2_zero);
   }
   /// No key is too light to be seen: logits can be as large as gates are small.
@@ -430,7 +366,7 @@ class SoftmaxRows : public SegmentRows<Scalar, F> {
     if (keys.size == 0) return;
     begin_keys(keys, between);
     this->add_values(
-        feature, keys, queries, own, memory_.sums(e_, n_), true,
+        feature, keys, queries, own, memory_.sums, true,
         [&](Scalar* column, Segment seen, Index, Index i) { exponentiate(column, seen, i, keys, queries); });
   }
 
@@ -439,7 +375,7 @@ class SoftmaxRows : public SegmentRows<Scalar, F> {
     for (Index i = begin_; i < end_; ++i) {
       const double level = memory_.levels(n_)[i];
       this->write_row(segment, i, Y.col(i - begin_), query + i - begin_, level == log2_zero ? 0 : level + headroom_,
-                      this->divides() && memory_.denominators(n_)[i] == Scalar(0), headroom_ > 0);
+                      this->divides() && of(memory_.sums)(e_, i) == Scalar(0), headroom_ > 0);
     }
   }
 
@@ -474,8 +410,8 @@ class SoftmaxRows : public SegmentRows<Scalar, F> {
       raise(i, reference_ + top);
       const double shift = std::min(memory_.levels(n_)[i] - reference_, top + 4096);
       const auto factor = normal_power_of_two<Scalar>(static_cast<int>(-headroom_));  // in no exponent, for its digits
-      memory_.denominators(n_)[i] += factor * Exponentials::set(first, whole, keys.fractions + seen.begin, seen.size,
-                                                                static_cast<Scalar>(shift), common_);
+      of(memory_.sums)(e_, i) += factor * Exponentials::set(first, whole, keys.fractions + seen.begin, seen.size,
+                                                            static_cast<Scalar>(shift), common_);
       if (headroom_ != 0) set_scaled(first, first, factor, seen.size);
     }
     if (this->diagnoses()) add_absolute(x, seen, i, keys, queries);
@@ -498,13 +434,13 @@ class SoftmaxRows : public SegmentRows<Scalar, F> {
     for (Index j = seen.begin; j < seen.end(); ++j) {
       const double own = beside(j) + static_cast<double>(keys.fractions[j]);
       x[j] = static_cast<Scalar>(std::exp2(own + rest - lower - headroom_));  // NaN stays one
-      memory_.denominators(n_)[i] += x[j];
+      of(memory_.sums)(e_, i) += x[j];
     }
   }
   void add_absolute(const Scalar* weights, Segment seen, Index i, const WeightedKeys<Scalar>& keys,
                     const ScaledQueries<Scalar>& queries) {
     for (Index j = seen.begin; j < seen.end(); ++j) {
-      const double length = static_cast<double>(queries.given_norms[i]) * static_cast<double>(keys.given_norms[j]);
+      const double length = static_cast<double>(queries.norms[i]) * static_cast<double>(keys.norms[j]);
       memory_.absolute(n_)[i] +=
           static_cast<double>(weights[j]) * (1 + times_power_of_two(length, queries.lengths[i] + keys.lengths[j]));
     }
@@ -514,9 +450,8 @@ class SoftmaxRows : public SegmentRows<Scalar, F> {
     if (!(level > old)) return;
     const Scalar factor = nearest_power_of_two<Scalar>(old - level);
     old = level;
-    Scalar* const sums = memory_.sums(e_, n_).col(i).data();
-    set_scaled(sums, sums, factor, e_);
-    memory_.denominators(n_)[i] *= factor;
+    Scalar* const sums = of(memory_.sums).col(i).data();
+    set_scaled(sums, sums, factor, e_ + 1);
     memory_.absolute(n_)[i] *= static_cast<double>(factor);
   }
 

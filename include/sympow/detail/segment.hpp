@@ -103,7 +103,7 @@ struct PastLevel {
 
 /// Log2 by which a level may lie above the weights that a row has not forgotten.
 template <class Scalar>
-inline constexpr double far_above = std::numeric_limits<Scalar>::max_exponent / 2;
+inline constexpr double far_above = std::numeric_limits<Scalar>::max_exponent / 4;
 
 /// Log2 of weights that do not matter beside a row's largest, whatever the number of keys: the row rule allows
 /// 4u · K_i ≥ 2^{2 - digits}, and there are fewer than 2^32 keys of ‖k̂‖ ≥ 1/2. Where scores are embedded the lightest
@@ -127,8 +127,7 @@ struct WeightedKeys {
   const double* exponents = nullptr;                  ///< whole; -∞ without a weight
   const Scalar* fractions = nullptr;                  ///< in [0.7, 1.42]
   const double* lengths = nullptr;
-  const Scalar* norms = nullptr;          ///< ‖vectors_j‖
-  const Scalar* given_norms = nullptr;    ///< the same before the transition moved them
+  const Scalar* norms = nullptr;          ///< ‖vectors_j‖ before the transition moved them; null: as they are
   double heaviest = log2_zero;            ///< max_j exponents_j
   Extent<Scalar> extent{};                ///< of the values
   bool is_packed = false;                 ///< `vectors` lie as `RowPanels::pack` writes them
@@ -138,26 +137,17 @@ struct WeightedKeys {
   [[nodiscard]] double level() const { return heaviest + headroom_for(extent.largest); }
 };
 
+/// The length of the vector of a key whose channels lie side by side.
+template <class Scalar>
+Scalar norm_of(const WeightedKeys<Scalar>& keys, Index j) {
+  return std::sqrt(squared_norm(keys.vectors.at(j, 0).data, keys.vectors.down));
+}
+
 /// max_j exponents_j.
 inline double heaviest_of(const double* exponents, Index n) {
   double largest = log2_zero;
   for (Index j = 0; j < n; ++j) largest = std::max(largest, exponents[j]);
   return largest;
-}
-
-/// weights_c ← max(weights_c, log2 of what channel c of a key weighs that weighs 2^exponent ‖key‖^P), within P.
-template <int P, class Scalar>
-void raise_channel_weights(ColumnView<double> weights, const Scalar* key, double exponent) {
-  for (Index c = 0; c < weights.size(); ++c) {
-    const Scalar x = std::abs(key[c]);
-    weights[c] = std::max(weights[c], x > 0 ? exponent + P * exponent_above(x) : log2_zero);
-  }
-}
-/// The same of some keys.
-template <int P, class Scalar>
-void raise_channel_weights(ColumnView<double> weights, const WeightedKeys<Scalar>& keys) {
-  for (Index j = 0; j < keys.size; ++j)
-    raise_channel_weights<P>(weights, keys.vectors.at(j, 0).data, keys.exponents[j]);  // its channels lie side by side
 }
 
 /// The tokens of a that are tokens of b, too; where there are none, an empty range in a.
@@ -200,14 +190,13 @@ struct ScaledQueries {
   MatrixView<Scalar> vectors;  ///< what reads a state
   MatrixView<Scalar> direct;   ///< what logits are made of
   const double* lengths;
-  const Scalar* norms;        ///< ‖vectors_i‖
-  const Scalar* given_norms;  ///< the same before the transition moved them
+  const Scalar* norms;  ///< ‖vectors_i‖ before the transition moved them
 };
 
 template <class Scalar>
 struct SegmentBuffers {
   Panel<Scalar> queries, keys, query_features, key_features, logits;
-  Panel<Scalar> query_norms, key_norms, moved_query_norms, moved_key_norms, fractions, gate_fractions;
+  Panel<Scalar> query_norms, key_norms, fractions, gate_fractions;
   Panel<double> gates, sums, sums_low, query_lengths, key_lengths, exponents, gate_exponents, scratch;
   Eigen::VectorXd log_channels;  ///< Σ log a of a segment
 };
@@ -229,8 +218,7 @@ class LoadedSegment {
     for (auto* panel : {&memory.queries, &memory.keys}) (*panel)(d, most);
     for (auto* panel : {&memory.query_features, &memory.key_features}) (*panel)(vector_rows_, most);
     memory.logits(most, most);
-    for (auto* panel : {&memory.query_norms, &memory.key_norms, &memory.moved_query_norms, &memory.moved_key_norms,
-                        &memory.fractions, &memory.gate_fractions})
+    for (auto* panel : {&memory.query_norms, &memory.key_norms, &memory.fractions, &memory.gate_fractions})
       (*panel)(most);
     for (auto* panel : {&memory.gates, &memory.sums, &memory.sums_low, &memory.query_lengths, &memory.key_lengths,
                         &memory.exponents, &memory.gate_exponents, &memory.scratch})
@@ -252,37 +240,26 @@ class LoadedSegment {
     for (Index i = 1; i < range.size; ++i)
       if (decayed -= gates[i]; decayed > most_decay_ || gates[i] == closed) range.size = i;
     range_ = range;
+    forgets_ = false;
     if (!is_exponential && transition_.key_action() == KeyAction::scale) cut_fast_channels();
     return resets_;
   }
 
-  /// Whether its channels decay by so much that rows may forget the keys that set their level.
-  [[nodiscard]] bool may_forget() {
-    if (F::score != Score::power || transition_.key_action() != KeyAction::scale || d_ == 0) return false;
-    transition_.log_channel_totals(range_, memory_.log_channels);
-    return log2_weight(memory_.log_channels.minCoeff()) < -far_above<Scalar>;
-  }
-  /// Ends such a segment before a token from which on a row's level could lie far above all that it has not forgotten.
-  /// `weights` are log2 of those before the segment, by channel, and are used up; `elapsed` is since their time 0.
-  /// Returns whether the first token is one: then it is the only one.
-  bool end_before_forgetting(MatrixView<const Scalar> K, double elapsed, ColumnView<double> weights) {
-    const Index keys = std::clamp<Index>(K.cols() - range_.begin, 0, size());
-    const Scalar largest = measure_extent<Scalar>(K.middleCols(keys > 0 ? range_.begin : 0, keys)).largest;
-    double level = weights.maxCoeff(), left = log2_zero;
-    for (Index c = 0; c < d_; ++c) left = std::max(left, weights[c] + log2_weight(memory_.log_channels[c]));
-    const double own = degree * exponent_above(largest) - (elapsed + memory_.gates(size()).sum()) * std::numbers::log2e;
-    if (std::max(level, own) - left <= far_above<Scalar> / 2) return false;  // the past alone is near enough
+  /// Ends a segment whose channels may forget the key that sets the level of a row, far above the row's own: before they
+  /// do, or else behind its first token. Returns whether that token's gates forget it: it is taken before its query reads.
+  template <class Past>
+  bool end_before_forgetting(MatrixView<const Scalar> K, Past& past) {
+    if (!forgets_) return false;
+    double level = past.level(range_.begin).weight, elapsed = past.elapsed().high;
     for (Index i = 0; i < size(); ++i) {
       const Index t = range_.begin + i;
-      transition_.log_channel_totals({t, 1}, memory_.log_channels);
-      for (Index c = 0; c < d_; ++c) weights[c] += log2_weight(memory_.log_channels[c]);
       elapsed += memory_.gates(size())[i];
-      if (i < keys) raise_channel_weights<degree>(weights, K.col(t).data(), -elapsed * std::numbers::log2e);
-      const double largest_left = weights.maxCoeff();
-      level = std::max(level, largest_left);
-      if (!(level - largest_left > far_above<Scalar> / 2)) continue;
-      range_.size = std::max<Index>(i, 1);
-      return i == 0;
+      const Scalar largest = t < K.cols() ? measure_extent<Scalar>(K.middleCols(t, 1)).largest : Scalar(0);
+      const double weight = degree * exponent_above(largest) - elapsed * std::numbers::log2e;
+      level = std::max(level, weight);
+      if (!(level - weight > far_above<Scalar>)) continue;
+      while (forgets_ && size() > 1) range_.size /= 2, measure_channels();
+      return forgets_;
     }
     return false;
   }
@@ -307,20 +284,14 @@ class LoadedSegment {
     if constexpr (is_embedded) embed(queries, keys, logits, meet, needs_features);
     for (Index j = 0; j < keys_ && weighs_zero_keys_; ++j)
       if (double& length = memory_.key_lengths(n)[j]; length == log2_zero) length = 0;
-    if (moves_lengths()) {
-      set_norms<Scalar>(queries, memory_.moved_query_norms(n));
-      set_norms<Scalar>(keys, memory_.moved_key_norms(n));
-    }
     set_weights(V);
   }
 
   /// The queries of one token at its end, for a past that has moved on to there, `elapsed` since its time 0.
   void move_query_to_end(MatrixView<const Scalar> Q, const LogGate& elapsed) {
     const KeyAction action = transition_.key_action();
-    if (action == KeyAction::scale || action == KeyAction::mix) {
+    if (action == KeyAction::scale || action == KeyAction::mix)
       load_columns(memory_.queries(d_, 1), Q, 0, memory_.query_lengths(1), memory_.query_norms(1), scale_);
-      set_norms<Scalar>(memory_.queries(d_, 1), memory_.moved_query_norms(1));
-    }
     const Weight gate(elapsed);
     memory_.gate_exponents(1)[0] = gate.exponent;
     memory_.gate_fractions(1)[0] = static_cast<Scalar>(gate.fraction);
@@ -338,13 +309,10 @@ class LoadedSegment {
   [[nodiscard]] Index first_row() const { return first_row_; }  ///< the first token that has a query
   [[nodiscard]] Index rows() const { return rows_; }            ///< tokens that have one
   [[nodiscard]] ScaledQueries<Scalar> queries() const {
-    const auto direct = memory_.queries(d_, size());
-    const Scalar* const norms = memory_.query_norms(size()).data();
-    return {embeds_ ? memory_.query_features(vector_rows_, size()) : direct,
-            is_embedded && embeds_ && scores_need_features(feature_) ? memory_.query_features(vector_rows_, size())
-                                                                     : direct,
-            memory_.query_lengths(size()).data(), moves_lengths() ? memory_.moved_query_norms(size()).data() : norms,
-            norms};
+    const auto given = memory_.queries(d_, size()),
+               vectors = embeds_ ? memory_.query_features(vector_rows_, size()) : given;
+    return {vectors, is_embedded && embeds_ && scores_need_features(feature_) ? vectors : given,
+            memory_.query_lengths(size()).data(), memory_.query_norms(size()).data()};
   }
   /// Keys after the transition, d × n; those of tokens without a key are 0.
   [[nodiscard]] MatrixView<Scalar> key_vectors() const { return memory_.keys(d_, size()); }
@@ -368,7 +336,6 @@ class LoadedSegment {
   /// The keys as rows and states take them: φ of embedded scores where there is one.
   [[nodiscard]] WeightedKeys<Scalar> keys() const {
     const auto k = embeds_ ? memory_.key_features(vector_rows_, size()) : key_vectors();
-    const Scalar* const norms = memory_.key_norms(size()).data();
     return {keys_,
             range_.begin,
             {k.data(), k.rows(), 1},
@@ -376,15 +343,13 @@ class LoadedSegment {
             memory_.exponents(size()).data(),
             memory_.fractions(size()).data(),
             memory_.key_lengths(size()).data(),
-            moves_lengths() ? memory_.moved_key_norms(size()).data() : norms,
-            norms,
+            memory_.key_norms(size()).data(),
             heaviest_,
             extent_};
   }
   /// Logits of some keys with queries ← their scores, where embedded scores have a closed form. Causal: for j ≤ i.
-  static void set_scores([[maybe_unused]] const F& feature, [[maybe_unused]] MatrixView<Scalar> logits,
-                         [[maybe_unused]] const double* key_lengths, [[maybe_unused]] const double* query_lengths,
-                         [[maybe_unused]] bool causal) {
+  static void set_scores(const F& feature, MatrixView<Scalar> logits, const double* key_lengths,
+                         const double* query_lengths, bool causal) {
     if constexpr (is_embedded)
       if (feature.has_kappa() && logits.size() > 0)
         feature.set_scores(logits, column(key_lengths, logits.rows()), column(query_lengths, logits.cols()), causal);
@@ -392,12 +357,6 @@ class LoadedSegment {
 
  private:
   static ColumnView<const double> column(const double* data, Index n) { return {data, n}; }
-  // Log2 of what a channel's decay does to a weight.
-  static double log2_weight(double log_a) { return degree * std::numbers::log2e * log_a; }
-  [[nodiscard]] bool moves_lengths() const {
-    const KeyAction action = transition_.key_action();
-    return !is_embedded && (action == KeyAction::scale || action == KeyAction::mix);
-  }
   // Ends the segment before its channels leave less than e^least_log_decay of each other's keys: decays of channels are
   // in the numbers, and their sums are rounded to a double.
   void cut_fast_channels() {
@@ -405,11 +364,15 @@ class LoadedSegment {
     double sum = 0;
     for (Index n = 1; n < size(); ++n)
       if (sum += gates[n]; sum < least_log_decay) range_.size = n;
-    const auto leaves_much = [&] {
-      transition_.log_channel_totals(range_, memory_.log_channels);
-      return degree * largest_gate(memory_.log_channels) >= least_log_decay;
-    };
-    while (size() > 1 && !leaves_much()) range_.size /= 2;
+    while (degree * measure_channels() < least_log_decay && size() > 1) range_.size /= 2;
+  }
+  // Whether a channel decays by so much that rows may forget the keys that set their level; returns the slowest decay.
+  double measure_channels() {
+    Eigen::VectorXd& log_a = memory_.log_channels;
+    transition_.log_channel_totals(range_, log_a);
+    forgets_ =
+        F::score == Score::power && d_ > 0 && degree * std::numbers::log2e * log_a.minCoeff() < -far_above<Scalar>;
+    return largest_gate(log_a);
   }
   void sum_gates(LogGate sum) {
     constexpr double least = -0x1p40;  // sums of smaller gates could leave double
@@ -506,7 +469,7 @@ class LoadedSegment {
   bool embeds_;
   Segment range_;
   Index first_row_ = 0, rows_ = 0, keys_ = 0;
-  bool resets_ = false, weighs_zero_keys_ = false;
+  bool resets_ = false, forgets_ = false, weighs_zero_keys_ = false;
   double most_decay_ = -log2_zero;
   const Scalar* values_ = nullptr;
   Index value_rows_ = 0, value_stride_ = 0;

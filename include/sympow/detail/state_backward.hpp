@@ -2,7 +2,6 @@
 #pragma once
 
 #include <algorithm>
-#include <tuple>
 #include <vector>
 
 #include <sympow/combinatorics/multi_index.hpp>
@@ -25,22 +24,6 @@ double column_product(const StateSums<Scalar>& H, Index i, const StateSums<Scala
          static_cast<double>(H.Z[i]) * static_cast<double>(S.Z[j]);
 }
 
-/// ⟨[H; Z_H], [S; Z]⟩ without their exponents.
-template <class Scalar>
-double inner_product(const StateSums<Scalar>& H, const StateSums<Scalar>& S) {
-  return static_cast<double>(dot_product(H.S.data(), S.S.data(), S.S.size())) +
-         static_cast<double>(dot_product(H.Z.data(), S.Z.data(), S.Z.size()));
-}
-
-/// flows_c += Σ_α n_αc x_α for numbers x of the monomials α of d channels, n_αc the count of c in α.
-inline void add_channel_counts(Index d, int P, ColumnView<const double> x, ColumnView<double> flows) {
-  Index row = 0;
-  for (const auto& alpha : MultiIndices(d, P)) {
-    for (const Index c : alpha) flows[c] += x[row];
-    ++row;
-  }
-}
-
 /// The infinitesimal turns of φ^P in the planes of R^d, L_u φ(x) = Dφ(x) J_u x: with c_lo the count of one channel of
 /// the plane in α, and β = α with one `lo` made an `up`,
 ///
@@ -58,25 +41,10 @@ class LiftedTurns {
     d_ = d;
   }
 
-  /// flows_u += factor ⟨H⁺, L_u S⁺⟩, by short sums of a plane's entries.
+  /// flows_u += factor ⟨H⁺, L_u S⁺⟩.
   template <class Scalar>
   void add(const StateSums<Scalar>& H, const StateSums<Scalar>& S, double factor, double* flows) const {
-    for (auto first = entries_.begin(), end = first; first != entries_.end(); first = end) {
-      double sum = 0;
-      for (; end != entries_.end() && end - first < short_sum && end->plane == first->plane; ++end)
-        sum += end->value * static_cast<double>(H.Z[end->row]) * static_cast<double>(S.Z[end->column]);
-      for_blocks<64>(S.S.rows(), [&](Index begin, auto count) {
-        using Some = Eigen::Array<Scalar, block_size<decltype(count)>, 1, 0, 64, 1>;
-        const auto some = [&](const StateSums<Scalar>& of, Index column) {
-          return Eigen::Map<const Some>(of.S.data() + column * of.S.rows() + begin, count);
-        };
-        Some terms = Some::Zero(count);
-        for (auto x = first; x != end; ++x)
-          terms += static_cast<Scalar>(x->value) * (some(H, x->row) * some(S, x->column));
-        sum += static_cast<double>(terms.sum());
-      });
-      flows[first->plane] += factor * sum;
-    }
+    for (const Entry& x : entries_) flows[x.plane] += factor * x.value * column_product(H, x.row, S, x.column);
   }
 
  private:
@@ -102,7 +70,6 @@ class LiftedTurns {
       }
       ++row;
     }
-    std::ranges::sort(entries_, {}, [](const Entry& x) { return std::tuple(x.plane, x.row, x.column); });
   }
 
   struct Entry {
@@ -126,15 +93,10 @@ struct Adjoint {
   bool has_gauge = false;      ///< or the gauge is yet to be made of dμ
 };
 
-/// What the rows of a segment have read of the state before it, brought back through φ: Sᵀ dŷ_i, Z, φ(q_i)·Sᵀ dŷ_i and
-/// φ(q_i)·Z. It may be saved until the gradient behind them is known.
+/// What the rows of a segment have read of the state before it, brought back through φ: Sᵀ dŷ_i and, where rows are
+/// means, Z. It may be saved until the gradient behind them is known.
 template <class Scalar>
-struct StateReads {
-  Matrix<Scalar> of_rows;  ///< rows × 2 n, or n where rows are sums
-  Eigen::VectorXd products, sums, noise;
-
-  [[nodiscard]] bool empty() const { return products.size() == 0; }
-};
+using StateReads = Matrix<Scalar>;
 
 template <class Scalar>
 struct StateBackwardBuffers {
@@ -146,8 +108,7 @@ struct StateBackwardBuffers {
   Panel<Scalar> G, last;                 ///< of the rows, as H takes them
   Panel<Scalar> d_keys, d_keys_of_Z, d_values, mixed;
   Panel<Scalar> moved_keys, moved_queries;  ///< in the coordinates of time 0 of H
-  Panel<double> monomials, exponents;
-  Eigen::VectorXd log_channels;  ///< Σ log a from the beginning of the segment to time 0 of H
+  Eigen::VectorXd log_channels;             ///< Σ log a from the beginning of the segment to time 0 of H
 };
 
 /// With [S; Z] before a segment and H behind it, b its decay and A what mixes or scales,
@@ -168,22 +129,10 @@ class StateBackward {
   StateBackward(const F& feature, StateBackwardBuffers<Scalar>& buffers, Adjoint<Scalar>& adjoint)
       : m_(buffers), feature_(feature), H_(adjoint.sums), gauge_(adjoint.gauge) {}
 
-  /// Memory for segments of n tokens.
-  void reserve(Segments& s, Index n) {
-    const Index d = s.segment.vector_rows(), e = s.call.V.rows();
-    m_.phi.template reserve<F>(d, 2 * n, n);
-    m_.fold.reserve(feature_, d, s.call.K.rows(), H_, 2 * n, s.action() == KeyAction::scale);
-    m_.fold.channels(s.call.K.rows(), 2);
-    for (auto* panel : {&m_.rows_down, &m_.values_down, &m_.G, &m_.d_values}) (*panel)(e, n);
-    for (auto* panel : {&m_.d_keys, &m_.d_keys_of_Z}) (*panel)(d, n);
-    m_.last(n), m_.exponents(n), m_.monomials(s.action() == KeyAction::scale ? H_.Z.size() : 0);
-    if (s.action() == KeyAction::scale) m_.moved_keys(d, n), m_.moved_queries(d, n);
-    if (s.action() == KeyAction::mix) m_.mixed(s.call.K.rows(), e + 1);
-  }
   /// Goes on with the state before the loaded segment. `reads` is what its rows have read, if it is saved; without
   /// `goes_on` nobody asks for H before the segment.
   void begin(const Segments& s, StateSums<Scalar>& S, StateReads<Scalar>* reads, bool goes_on) {
-    S_ = &S, reads_ = reads == nullptr ? &m_.reads : reads, is_saved_ = reads != nullptr && !reads->empty();
+    S_ = &S, reads_ = reads == nullptr ? &m_.reads : reads, is_saved_ = reads != nullptr && reads->size() > 0;
     goes_on_ = goes_on;
     if (s.segment.resets()) S.clear();
     m_.log_channels.setZero(s.call.K.rows());
@@ -194,34 +143,29 @@ class StateBackward {
   /// Sums of rows: what they read of the state and of their own keys.
   void read(Segments& s) {
     if (!s.segment.has_queries()) return;
-    const Index n = s.size();
-    double level = log2_zero;
-    if (!S_->empty()) {
-      if (!is_saved_) read_state(s);
-      if (S_->A > 0) level = std::ceil(std::log2(S_->A)) + S_->exponent();
-    }
-    if (!s.rows.divides()) return;
-    set_levels(s, level);
-    add_own(s);
-    if (S_->empty()) return;
-    for (Index i = 0; i < n; ++i) {
-      const double weight = nearest_power_of_two<double>(S_->exponent() - s.rows.levels()[i]);
-      s.rows.add(i, {weight * reads_->sums[i], weight * reads_->products[i]});
-      s.rows.noise()[i] = weight * reads_->noise[i];
+    const bool is_empty = S_->empty(), divides = s.rows.divides();
+    if (!is_empty && !is_saved_) read_state(s);
+    if (!divides) return;
+    add_own(s, !is_empty && S_->A > 0 ? std::ceil(std::log2(S_->A)) + S_->exponent() : log2_zero);
+    const auto roots = roots_of_weights<P>(m_.fold, *S_);
+    for (Index i = 0; i < s.size() && !is_empty; ++i) {
+      const double weight = nearest_power_of_two<double>(S_->exponent() - s.rows[i].level);
+      s.rows[i].add(weight * read_product(s, i, s.size() + i), weight * read_product(s, i, i));
+      s.rows[i].noise = weight * noise_of<Scalar>(feature_, *S_, s.segment.queries().vectors.col(i), roots);
     }
   }
 
   void go_back(Segments& s) {
+    if (!S_->empty()) s.N = S_->exponent();
+    if (!H_.empty()) s.U = H_.exponent() + Weight(decay_behind(s)).exponent + s.scales.M;
     give_reads(s);
-    if (s.action() == KeyAction::mix) keep_mixed(s);
     set_through(s);
     pass_adjoint(s, s.segment.keys().size);
   }
   /// Only has the rows go into H.
-  void take_rows(Segments& s) { pass_adjoint(s, 0); }
-  /// No decay of channels waits.
-  void settle_channels() {
-    if (H_.channels_decay()) fold<Scalar>(feature_, m_.fold, H_, {});
+  void take_rows(Segments& s) {
+    s.find_rows(*this);
+    pass_adjoint(s, 0);
   }
 
  private:
@@ -232,56 +176,47 @@ class StateBackward {
   void read_state(Segments& s) {
     const Index n = s.size(), d = s.segment.vector_rows();
     const MatrixView<Scalar> queries = s.segment.queries().vectors;
-    resize_safely(reads_->of_rows, d, s.rows.divides() ? 2 * n : n);
-    for (auto* x : {&reads_->products, &reads_->sums, &reads_->noise}) resize_safely(*x, n);
-    MatrixView<Scalar> of_rows(reads_->of_rows);
+    resize_safely(*reads_, d, s.rows.divides() ? 2 * n : n);
+    MatrixView<Scalar> of_rows(*reads_);
     auto dY = m_.rows_down(n, s.call.V.rows());
     set_copy(dY, s.rows.dY().transpose());
-    for_phi_gradients(feature_, m_.phi, queries, of_rows.leftCols(n), [&](Index first, MatrixView<Scalar> gradients) {
-      set_product(gradients, dY, MatrixView<Scalar>(S_->S).middleCols(first, gradients.cols()));
-    });
+    for_phi_gradients<F, Scalar>(feature_, m_.phi, queries, of_rows.leftCols(n),
+                                 [&](Index first, MatrixView<Scalar> gradients) {
+                                   const auto S = MatrixView<Scalar>(S_->S).middleCols(first, gradients.cols());
+                                   set_product(gradients, dY, S);
+                                 });
     if (s.rows.divides())
       set_phi_gradients<F, Scalar>(feature_, m_.phi, queries, ColumnView<const Scalar>(S_->Z), of_rows.rightCols(n));
-    for (Index i = 0; i < n; ++i) {
-      reads_->products[i] = product_with_phi(queries.col(i), of_rows.col(i));
-      reads_->sums[i] = s.rows.divides() ? product_with_phi(queries.col(i), of_rows.col(n + i)) : 0;
-      reads_->noise[i] = s.rows.divides() ? noise_of(queries.col(i)) : 0;
-    }
   }
-  // The largest part of a denominator that can be rounding, see `StatePast`.
-  double noise_of(ColumnView<const Scalar> q) const {
-    if (entries_are_nonnegative(feature_)) return 0;
-    const double noise = power<P>(std::sqrt(static_cast<double>(squared_norm(q.data(), q.size())))) * S_->A;
-    const auto& weights = S_->channel_weights;
-    double sum = 0;
-    for (Index c = 0; c < weights.size(); ++c)
-      sum += std::abs(static_cast<double>(q[c])) * std::pow(weights[c], 1. / P);
-    return weights.size() > 0 ? std::min(noise, power<P>(sum)) : noise;
+  // φ(q_i)·Sᵀ dŷ_i from column i of what was read, φ(q_i)·Z from column n + i.
+  double read_product(Segments& s, Index i, Index column) {
+    return product_with_phi(s.segment.queries().vectors.col(i), MatrixView<Scalar>(*reads_).col(column));
   }
-  // The level of a row is that of the heaviest key that it sees, or of the state.
-  void set_levels(Segments& s, double of_state) {
-    for (Index i = 0; i < s.size(); ++i) {
-      s.rows.levels()[i] = std::max(of_state, s.buffers.levels(s.size())[i]);
-    }
-  }
-  // Rows whose levels are near each other count from the last one's.
-  void add_own(Segments& s) {
+  // Own keys. The level of a row is that of the heaviest that it sees, or of the state; rows whose levels are near each
+  // other count from the last one's.
+  void add_own(Segments& s, double of_state) {
     constexpr double near = KeyScales<Scalar>::most_apart;
     const WeightedKeys<Scalar> keys = s.segment.keys();
-    auto levels = s.rows.levels();
     auto weights = m_.last(std::max(keys.size, s.size()));
-    const MatrixView<Scalar> products = s.buffers.products(s.size(), s.size());
+    const MatrixView<Scalar> products = s.buffers.products(s.size(), s.size()).topRows(keys.size);
     double level = log2_zero;
     for (Index end = s.size(); end-- > 0;) {
-      if (levels[end] == log2_zero) continue;
-      if (level == log2_zero || level - levels[end] > near) {
-        level = levels[end];
-        set_weights_at(weights.data(), keys.exponents, keys.fractions, std::min(end + 1, keys.size), -level, Scalar(1),
+      RowGradient<Scalar>& row = s.rows[end];
+      row.level = std::max(of_state, s.buffers.levels(s.size())[end]);
+      if (row.level == log2_zero) continue;
+      const Index seen = std::min(end + 1, keys.size);
+      if (level == log2_zero || level - row.level > near) {
+        level = row.level;
+        set_weights_at(weights.data(), keys.exponents, keys.fractions, seen, -level, Scalar(1),
                        negligible_weight<Scalar, F> - near);
       }
-      levels[end] = level;
-      s.rows.add(end, totals_of_scores<P>(s.segment.logits().col(end).data(), weights.data(),
-                                          products.topRows(keys.size).col(end).data(), std::min(end + 1, keys.size)));
+      row.level = level;
+      const Scalar *const logits = s.segment.logits().col(end).data(), *const e = products.col(end).data();
+      for_blocks<16, 1>(seen, [&](Index j, auto count) {
+        using Block = BlockOf<Scalar, decltype(count)>;
+        const Block scores = power<P>(Block(Block::Map(logits + j))) * Block::Map(weights.data() + j);
+        row.add(static_cast<double>(scores.sum()), static_cast<double>((scores * Block::Map(e + j)).sum()));
+      });
     }
   }
 
@@ -290,31 +225,19 @@ class StateBackward {
     if (S_->empty() || !s.segment.has_queries()) return;
     const Index n = s.size();
     const bool divides = s.rows.divides();
-    s.N = S_->exponent();
     auto to = s.buffers.from_before(s.segment.vector_rows(), n);
     for (Index i = 0; i < n; ++i) {
-      if (!s.rows.has_gradient(i)) {
+      if (!s.rows[i].has_gradient()) {
         to.col(i).setZero();
         continue;
       }
-      const auto of_dy = static_cast<double>(s.rows.factor(i)), of_ones = static_cast<double>(s.rows.last(i));
-      set_scaled(to.col(i).data(), reads_->of_rows.col(i).data(), s.rows.factor(i), to.rows());
-      if (divides) to.col(i) += s.rows.last(i) * reads_->of_rows.col(n + i);
-      s.buffers.of_rows(n)[i] = times_power_of_two(
-          of_dy * reads_->products[i] + (divides ? of_ones * reads_->sums[i] : 0), s.rows.exponent(i) + s.N);
+      const auto of_dy = static_cast<double>(s.rows[i].factor), of_ones = static_cast<double>(s.rows[i].last);
+      set_scaled(to.col(i).data(), reads_->col(i).data(), s.rows[i].factor, to.rows());
+      if (divides) to.col(i) += s.rows[i].last * reads_->col(n + i);
+      s.buffers.of_rows(n)[i] =
+          times_power_of_two(of_dy * read_product(s, i, i) + (divides ? of_ones * read_product(s, i, n + i) : 0),
+                             s.rows[i].exponent + s.N);
     }
-  }
-  // The states on both sides of what mixes channels.
-  void keep_mixed(Segments& s) {
-    s.has_mixed = !S_->empty() && !H_.empty();
-    if (!s.has_mixed) return;
-    const Index e = s.call.V.rows(), d = s.call.K.rows();
-    const Weight gate(decay_behind(s));
-    auto state = s.buffers.state(e + 1, d), adjoint = s.buffers.adjoint(e + 1, d);
-    state << S_->S, S_->Z.transpose();
-    adjoint << H_.S, H_.Z.transpose();
-    s.mixed_exponent = S_->exponent() + H_.exponent() + gate.exponent;
-    state *= static_cast<Scalar>(gate.fraction);
   }
   // ⟨H, b S A⟩, and the same by channel or plane.
   void set_through(Segments& s) {
@@ -335,29 +258,34 @@ class StateBackward {
       through += gauge_;
     }
     if (!passes || s.call.options.mask.is_full) return;
-    if (s.action() == KeyAction::scale && !is_embedded) return set_through_channels(s, scaled);
-    if (s.action() == KeyAction::mix) {
-      auto moved = m_.mixed(s.call.V.rows() + 1, s.call.K.rows());
-      const auto state = s.buffers.state(moved.rows(), moved.cols()),
-                 adjoint = s.buffers.adjoint(moved.rows(), moved.cols());
-      moved = state;  // with the gate's fraction
+    if constexpr (!is_embedded)
+      if (s.action() == KeyAction::scale) {
+        const DecayFactors decay = DecayFactors::of(feature_, m_.fold, 1, m_.log_channels);
+        Index a = 0;
+        for (const auto& alpha : MultiIndices(s.call.K.rows(), P)) {
+          const double factor = decay.of_entries == nullptr ? decay.factor : decay.of_entries[a],
+                       x = scaled(factor * column_product(H_, a, *S_, a));
+          s.gate_through += x;
+          for (const Index c : alpha) s.through()[c] += x;  // a channel as often as the monomial has it
+          ++a;
+        }
+        return;
+      }
+    if (s.action() == KeyAction::mix) {  // the segment takes the states on both sides
+      s.has_mixed = true;
+      const Index e = s.call.V.rows(), d = s.call.K.rows();
+      auto state = s.buffers.state(e + 1, d), adjoint = s.buffers.adjoint(e + 1, d), moved = m_.mixed(e + 1, d);
+      state << S_->S, S_->Z.transpose();
+      adjoint << H_.S, H_.Z.transpose();
+      state *= static_cast<Scalar>(gate.fraction);
+      moved = state;
       s.call.transition.apply_to_state(s.segment.range(), Batch<Scalar>(moved));
       s.gate_through =
           times_power_of_two(static_cast<double>(dot_product(moved.data(), adjoint.data(), moved.size())), exponent);
     } else {
-      s.gate_through = scaled(inner_product(H_, *S_));
+      s.gate_through = scaled(static_cast<double>(dot_product(H_.S.data(), S_->S.data(), S_->S.size())) +
+                              static_cast<double>(dot_product(H_.Z.data(), S_->Z.data(), S_->Z.size())));
     }
-  }
-  template <class Scaled>
-  void set_through_channels(Segments& s, const Scaled& scaled) {
-    const Index D = H_.Z.size();
-    const DecayFactors decay = DecayFactors::of(feature_, m_.fold, 1, m_.log_channels);
-    auto monomials = m_.monomials(D);
-    for (Index a = 0; a < D; ++a) {
-      const double factor = decay.of_entries == nullptr ? decay.factor : decay.of_entries[a];
-      s.gate_through += monomials[a] = scaled(factor * column_product(H_, a, *S_, a));
-    }
-    if constexpr (!is_embedded) add_channel_counts(s.call.K.rows(), P, monomials, s.through());
   }
   [[nodiscard]] double slowest() const { return P * largest_gate(m_.log_channels); }
   // The scalar decay from the beginning of a segment to time 0 of H.
@@ -388,22 +316,29 @@ class StateBackward {
                              queries = waits ? moved(rows, m_.moved_queries, m_.log_channels, -1) : rows;
     LogGate rest;
     if (!was_empty && !ends) rest = decay_behind(s);
+    // Of what row i adds to H; a query of length 0 adds nothing, whatever its row is.
+    const auto exponent_of_row = [&](Index i) {
+      return s.segment.queries().lengths[i] == log2_zero ? log2_zero : s.rows[i].exponent;
+    };
+    double largest = log2_zero;
+    for (Index i = 0; i < n; ++i) largest = std::max(largest, exponent_of_row(i));
     const double passed = rest.take_power_of_two(), slow = waits ? 0 : slowest(),
                  kept = was_empty || ends ? log2_zero : H_.L + passed + slow * std::numbers::log2e,
-                 level = ends ? log2_zero : std::max(kept, level_of_rows(s) - rest.log2()), M = std::ceil(level);
+                 level = ends ? log2_zero : std::max(kept, largest - rest.log2()), M = std::ceil(level);
     const Weight growth(LogGate{-rest.high, -rest.low});
     auto values = m_.d_values(e, count), V = m_.values_down(count, e), G = m_.G(e, queries.cols());
     values.setZero();
     set_copy(V, own.values.leftCols(count).transpose());
     auto last = m_.last(std::max(queries.cols(), n)).head(queries.cols());
     for (Index i = 0; i < queries.cols(); ++i) {
-      const double exponent = s.rows.exponent_outside(i);
+      const double exponent = exponent_of_row(i);
+      const bool matters =
+          exponent > log2_zero && level > log2_zero && exponent >= largest + negligible_weight<Scalar, F>;
       const auto weight =
-          exponent == log2_zero || level == log2_zero
-              ? Scalar(0)
-              : static_cast<Scalar>(growth.fraction) * nearest_power_of_two<Scalar>(growth.exponent + exponent - M);
+          matters ? static_cast<Scalar>(growth.fraction) * nearest_power_of_two<Scalar>(growth.exponent + exponent - M)
+                  : Scalar(0);
       s.rows.set_gradient(G.col(i), i, weight);
-      last[i] = weight == Scalar(0) ? Scalar(0) : weight * s.rows.last(i);
+      last[i] = weight == Scalar(0) ? Scalar(0) : weight * s.rows[i].last;
     }
     const double factor = kept == log2_zero ? 0 : Weight(LogGate{slow}).number(H_.exponent() + passed - M);
     const DecayFactors decay =
@@ -447,16 +382,9 @@ class StateBackward {
     set_copy(H_.S, transposed.transpose());
     s.call.transition.apply_to_queries(s.segment.range(), Batch<Scalar>(H_.Z));
   }
-  // That of what the rows of a segment add to H.
-  [[nodiscard]] double level_of_rows(Segments& s) {
-    double level = log2_zero;
-    for (Index i = 0; i < s.size(); ++i) level = std::max(level, s.rows.exponent_outside(i));
-    return level;
-  }
   void give_keys(Segments& s, MatrixView<Scalar> keys, MatrixView<Scalar> d_keys, MatrixView<Scalar> values) {
     const Index n = s.size(), count = keys.cols();
     const Weight gate(decay_behind(s));
-    s.U = H_.exponent() + gate.exponent + s.scales.M;
     auto to = s.buffers.from_behind(keys.rows(), n), to_values = s.buffers.from_behind_values(values.rows(), n);
     for (Index j = 0; j < count; ++j) {
       const double exact = static_cast<double>(s.scales.weights[j]) * gate.fraction;

@@ -50,15 +50,10 @@ struct RecentTokens {
   }
 
   [[nodiscard]] Index capacity() const { return keys.cols(); }
-  void clear() {
-    size = 0;
-    extent = {};
-  }
   /// An empty one for so many tokens.
   void clear(Index tokens) {
-    const Index d = keys.rows(), e = values.rows();
-    if (tokens != capacity()) *this = RecentTokens(d, e, tokens);
-    clear();
+    if (tokens != capacity()) *this = RecentTokens(keys.rows(), values.rows(), tokens);
+    size = 0, extent = {};
   }
 };
 
@@ -170,7 +165,7 @@ struct StateSums {
     Z.setZero();
     A = 0, L = log2_zero;
     resize_safely(channel_weights, 0);
-    recent.clear();
+    recent.clear(recent.capacity());
     elapsed = {};
     log_channels.setZero();
   }
@@ -234,6 +229,10 @@ struct Frames {
   [[nodiscard]] bool keep_product() const {
     return key_product.size() != 0 || key_product.rows() == key_product.cols();
   }
+  void drop_product() {
+    const Index d = log_channels.size();
+    resize_safely(key_product, have_mixed() ? d : 0, have_mixed() ? 0 : d);
+  }
   /// Makes room for the product before the first mixing.
   void begin_mixing(Index d) {
     if (have_mixed()) return;
@@ -257,24 +256,23 @@ struct StateContent {
 template <class Scalar>
 struct FoldBuffers {
   PhiBuffers<Scalar> phi;
-  Panel<Scalar> vectors, values;         ///< of recent and new keys together; values are weighed
-  Panel<Scalar> packed;                  ///< these values by `RowPanels`
-  Panel<Scalar> weights, norms;          ///< of them
-  Panel<Scalar> features, recent_norms;  ///< φ of recent keys, and their lengths
-  Panel<double> exponents, lengths;      ///< likewise
-  Panel<double> channels, monomials;     ///< decays of channels and of entries of φ
-  Panel<double> waiting;                 ///< decays of channels that a fold leaves out
-  Panel<Scalar> columns;                 ///< of S, where it is split
+  Panel<Scalar> weights, values, packed;  ///< of keys; their values times these, and the same by `RowPanels`
+  Panel<Scalar> features, recent_norms;   ///< φ of recent keys, and their lengths
+  Panel<double> exponents, lengths;       ///< likewise
+  Panel<double> channels, monomials;      ///< decays of channels and of entries of φ
+  Panel<double> roots;                    ///< A_c^{1/P}
+  Panel<double> waiting;                  ///< decays of channels that a fold leaves out
+  Panel<Scalar> columns;                  ///< of S, where it is split
 
   /// Memory for folds of up to `keys` keys with vectors of so many rows, d channels and a tail of `recent` tokens.
   template <class F>
   void reserve(const F& feature, Index rows, Index d, const StateSums<Scalar>& state, Index keys, bool by_channel) {
     const Index recent = state.recent.capacity(), D = state.Z.size(), e = state.value_rows();
     phi.reserve(feature, rows, std::max(keys, phi_panel_tokens));
-    vectors(rows, keys), values(e, keys), packed(e * keys), weights(keys), norms(keys);
+    values(e, keys), packed(e * keys), weights(keys);
     recent_norms(recent), exponents(recent), lengths(recent);
     if (F::score == Score::embedded) features(rows, recent);
-    if (by_channel) channels(d, 2), monomials(D, 2), waiting(d);
+    if (by_channel) channels(d, 2), monomials(D, 2), waiting(d), roots(d);
     if (state.is_split()) columns(e, std::max(split_columns, degree_of<F> > 1 ? phi_panel_width : D));
   }
 };
@@ -322,25 +320,21 @@ struct DecayFactors {
 };
 
 /// The recent tokens as keys that count from time 0, whose vectors are folded, or make logits where they are `direct`.
-/// Lengths of vectors are wanted by folds, and by diagnostics.
 template <class Scalar, FeatureMap F>
-WeightedKeys<Scalar> recent_keys([[maybe_unused]] const F& feature, FoldBuffers<Scalar>& memory,
-                                 StateSums<Scalar>& state, [[maybe_unused]] bool direct, bool with_norms) {
+WeightedKeys<Scalar> recent_keys(const F& feature, FoldBuffers<Scalar>& memory, StateSums<Scalar>& state, bool direct) {
   RecentTokens<Scalar>& recent = state.recent;
   const Index n = recent.size;
   MatrixView<Scalar> keys = MatrixView<Scalar>(recent.keys).leftCols(n);
-  auto norms = memory.recent_norms(n);
   WeightedKeys<Scalar> all{.size = n,
                            .first_token = -n,
                            .vectors = {keys.data(), keys.rows(), 1},
                            .values = MatrixView<const Scalar>(recent.values).leftCols(n),
                            .exponents = recent.exponents.data(),
                            .fractions = recent.fractions.data(),
-                           .norms = norms.data(),
-                           .given_norms = norms.data(),
                            .extent = recent.extent};
   if constexpr (F::score == Score::embedded) {
     auto of_phi = memory.lengths(n), sums = memory.exponents(n);
+    auto norms = memory.recent_norms(n);
     const bool embeds = n > 0 && (!direct || scores_need_features(feature));
     const auto phi = memory.features(embeds ? feature.dimension(keys.rows()) : 0, n);
     if (embeds)
@@ -349,34 +343,27 @@ WeightedKeys<Scalar> recent_keys([[maybe_unused]] const F& feature, FoldBuffers<
       feature.set_lengths(keys, of_phi, norms);
     sums = ColumnView<const double>(recent.exponents).head(n) + of_phi;
     if (embeds) all.vectors = {phi.data(), phi.rows(), 1};
-    all.exponents = sums.data(), all.lengths = of_phi.data();
-  } else if (with_norms) {
-    set_norms<Scalar>(keys, norms);
+    all.exponents = sums.data(), all.lengths = of_phi.data(), all.norms = norms.data();
   }
   all.heaviest = heaviest_of(all.exponents, n);
   return all;
 }
 
-/// A_c ← A_c + Σ_j w_j |k_cj|^P.
+/// A_c ← factor a_c^P A_c + Σ_j w_j |k_cj|^P, with what channels keep beside the slowest one.
 template <int degree, class Scalar>
-void add_channel_weights(Eigen::VectorXd& sums, MatrixView<const Scalar> keys, const Scalar* weights) {
-  double* __restrict const to = sums.data();
+void fold_channel_weights(FoldBuffers<Scalar>& memory, StateSums<Scalar>& state, double factor,
+                          MatrixView<const Scalar> keys, const Scalar* weights) {
+  if (state.channels_differ()) state.bound_channels();
+  if (state.channel_weights.size() == 0) return;
+  auto decays = memory.channels(state.channel_weights.size());
+  DecayFactors::set_beside_slowest(decays, state.log_channels);
+  double* __restrict const to = state.channel_weights.data();
+  for (Index c = 0; c < decays.size(); ++c) to[c] *= factor * power<degree>(decays[c]);
   for (Index j = 0; j < keys.cols(); ++j) {
     const auto weight = static_cast<double>(weights[j]);
     const Scalar* __restrict const key = keys.col(j).data();
     for (Index c = 0; c < keys.rows(); ++c) to[c] += weight * power<degree>(std::abs(static_cast<double>(key[c])));
   }
-}
-
-/// A_c ← factor a_c^P A_c, with what channels keep beside the slowest one.
-template <int degree, class Scalar>
-void decay_channel_weights(FoldBuffers<Scalar>& memory, StateSums<Scalar>& state, double factor) {
-  auto& weights = state.channel_weights;
-  if (state.channels_differ()) state.bound_channels();
-  if (weights.size() == 0) return;
-  auto decays = memory.channels(weights.size());
-  DecayFactors::set_beside_slowest(decays, state.log_channels);
-  for (Index c = 0; c < decays.size(); ++c) weights[c] *= factor * power<degree>(decays[c]);
 }
 
 /// x_c ← e^{sign (log_c - from)} x_c for every column x.
@@ -389,18 +376,53 @@ void multiply_channels(FoldBuffers<Scalar>& memory, ColumnView<const double> log
   for (Index j = 0; j < x.cols(); ++j) multiply_entries(x.col(j).data(), factors.data(), x.rows());
 }
 
-/// The recent tokens and then these keys go into the sums. Of the decay γ since time 0 whole powers of two go into them
+/// A_c^{1/P} of all channels.
+template <int P, class Scalar>
+ColumnView<const double> roots_of_weights(FoldBuffers<Scalar>& memory, const StateSums<Scalar>& state) {
+  auto roots = memory.roots(state.channel_weights.size());
+  for (Index c = 0; c < roots.size(); ++c) roots[c] = std::pow(state.channel_weights[c], 1. / P);
+  return roots;
+}
+
+/// x_c ← e^{log_c} x_c for every key x, whose length is taken out once more; it may leave the type.
+template <int P, class Scalar>
+void decay_keys(Panel<double>& memory, ColumnView<const double> logs, MatrixView<Scalar> keys, double* exponents,
+                Scalar* norms) {
+  const double slowest = logs.maxCoeff(), whole = slowest == log2_zero ? 0 : std::round(slowest * std::numbers::log2e);
+  auto factors = memory(logs.size());
+  factors = logs.array() - whole * std::numbers::ln2;
+  set_exponential(factors, factors);
+  for (Index j = 0; j < keys.cols(); ++j) {
+    const auto key = keys.col(j);
+    multiply_entries(key.data(), factors.data(), key.size());
+    exponents[j] += P * (whole + normalize_column<Scalar>(key, key, Scalar(1), norms[j]));
+  }
+}
+
+/// The largest part of a row's denominator that can be rounding: ‖φ(q)‖ A, or where channels have decayed by themselves
+/// (Σ_c |q_c| A_c^{1/P})^P if that is less, by Minkowski's inequality. Nothing cancels among entries of one sign.
+template <class Scalar, FeatureMap F>
+double noise_of(const F& feature, const StateSums<Scalar>& state, ColumnView<const Scalar> q,
+                ColumnView<const double> roots) {
+  constexpr int P = degree_of<F>;
+  if (entries_are_nonnegative(feature)) return 0;
+  const double noise = power<P>(std::sqrt(static_cast<double>(squared_norm(q.data(), q.size())))) * state.A;
+  double sum = 0;
+  for (Index c = 0; c < roots.size(); ++c) sum += std::abs(static_cast<double>(q[c])) * roots[c];
+  return roots.size() > 0 ? std::min(noise, power<P>(sum)) : noise;
+}
+
+/// These keys go into the sums; their vectors are used up. Of the decay γ since time 0 whole powers of two go into them
 /// as well; the rest stays in `elapsed`:
 ///
 ///     L ← max(L + log2 γ, log2 b_j ‖k_j‖^P),   S ← 2^{(M - M') + log2 γ} S + Σ_j 2^{log2 b_j - M'} v_j φ(k_j)ᵀ
 ///
 /// The decay of channels goes in as well, unless it `may_wait`.
 template <class Scalar, FeatureMap F>
-void fold(const F& feature, FoldBuffers<Scalar>& memory, StateSums<Scalar>& state, const WeightedKeys<Scalar>& own,
+void fold(const F& feature, FoldBuffers<Scalar>& memory, StateSums<Scalar>& state, const WeightedKeys<Scalar>& keys,
           bool may_wait = false) {
   constexpr int P = degree_of<F>;
-  const WeightedKeys<Scalar> recent = recent_keys<Scalar>(feature, memory, state, false, true);
-  const Index m = recent.size, n = own.size, e = state.value_rows();
+  const Index n = keys.size, e = state.value_rows();
   const bool waits = may_wait && F::score == Score::power && !state.empty() && channels_wait<P>(state.log_channels);
   auto waiting = memory.waiting(waits ? state.log_channels.size() : 0);
   waiting = state.log_channels.head(waiting.size());
@@ -409,38 +431,20 @@ void fold(const F& feature, FoldBuffers<Scalar>& memory, StateSums<Scalar>& stat
                left = slowest == log2_zero ? log2_zero : state.template log2_left<P>();
   LogGate rest = state.elapsed;
   const double passed = rest.take_power_of_two(),
-               level = std::max(state.L + slowest * std::numbers::log2e + left, std::max(recent.level(), own.level())) +
-                       passed;
+               level = std::max(state.L + slowest * std::numbers::log2e + left, keys.level()) + passed;
   if (level == log2_zero) return state.clear();  // channels may have closed one after the other
   const double M = std::ceil(level);
-  auto all_weights = memory.weights(m + n), all_norms = memory.norms(m + n);
-  auto all_values = memory.values(e, m + n);
-  const auto weigh = [&](const WeightedKeys<Scalar>& keys, Index first) {
-    auto some = all_weights.segment(first, keys.size);
-    set_weights_at(some.data(), keys.exponents, keys.fractions, keys.size, passed - M, Scalar(1),
-                   std::max(recent.heaviest, own.heaviest) + negligible_weight<Scalar, F> + passed - M);
-    scale_columns<Scalar>(keys.values, some, all_values.middleCols(first, keys.size));
-    std::copy_n(keys.norms, keys.size, all_norms.data() + first);
-  };
-  weigh(recent, 0), weigh(own, m);
-  Index count = m + n;  // of the last tokens, which still matter
-  while (count > 0 && all_weights[m + n - count] == Scalar(0)) --count;
-  auto weights = all_weights.tail(count), norms = all_norms.tail(count);
-  const MatrixView<Scalar> values = all_values.rightCols(count);
+  auto all_weights = memory.weights(n);
+  set_weights_at(all_weights.data(), keys.exponents, keys.fractions, n, passed - M, Scalar(1),
+                 keys.heaviest + negligible_weight<Scalar, F> + passed - M);
+  Index count = n;  // of the last tokens, which still matter
+  while (count > 0 && all_weights[n - count] == Scalar(0)) --count;
+  const auto weights = all_weights.tail(count);
+  const auto values = memory.values(e, count);
+  scale_columns<Scalar>(keys.values.rightCols(count), weights, values);
   const RowPanels<Scalar> panels = row_panels<Scalar>(values, count <= few_tokens ? 0 : state.Z.size(), memory.packed);
-  const auto vectors_of = [](const WeightedKeys<Scalar>& keys) {  // they are this segment's, or the state's
-    return MatrixView<Scalar>(const_cast<Scalar*>(keys.vectors.data), keys.vectors.down, keys.size);
-  };
-  const bool copies = (m > 0 && n > 0) || (waits && m + n > 0);
-  const MatrixView<Scalar> one = m == 0 ? vectors_of(own) : vectors_of(recent),
-                           all = copies ? memory.vectors(one.rows(), m + n) : one;
-  if (copies && m > 0) all.leftCols(m) = one;
-  if (copies && n > 0) all.rightCols(n) = vectors_of(own);
-  const MatrixView<Scalar> both = all.rightCols(count);
-  if (waits) {
-    multiply_channels(memory, waiting, -1, both);
-    set_norms<Scalar>(both, norms);
-  }
+  const MatrixView<Scalar> vectors(const_cast<Scalar*>(keys.vectors.at(n - count, 0).data), keys.vectors.down, count);
+  if (waits) multiply_channels(memory, waiting, -1, vectors);
   const double factor =
       state.empty() || left == log2_zero ? 0 : Weight(LogGate{slowest}).number(state.exponent() + passed - M);
   const DecayFactors decay = DecayFactors::of(feature, memory, factor, state.log_channels);
@@ -456,18 +460,23 @@ void fold(const F& feature, FoldBuffers<Scalar>& memory, StateSums<Scalar>& stat
   if (count == 0)
     visit(0, {nullptr, 0, 0}, state.Z.size());
   else
-    for_phi_panels(feature, memory.phi, both, count <= few_tokens, visit);
+    for_phi_panels(feature, memory.phi, vectors, count <= few_tokens, visit);
 
-  decay_channel_weights<P>(memory, state, decay.factor);
-  if (state.channel_weights.size() > 0) add_channel_weights<P, Scalar>(state.channel_weights, both, weights.data());
+  fold_channel_weights<P, Scalar>(memory, state, decay.factor, vectors, weights.data());
   state.A *= decay.factor == 0 ? 0 : decay.factor * std::exp2(left);
   for (Index j = 0; j < count; ++j)
-    state.A += static_cast<double>(weights[j]) * power<P>(static_cast<double>(norms[j]));
+    state.A += static_cast<double>(weights[j]) *
+               power<P>(std::sqrt(static_cast<double>(squared_norm(vectors.col(j).data(), vectors.rows()))));
   state.L = level;
-  state.recent.clear();
   state.elapsed = rest;
   state.log_channels.setZero();
   state.log_channels.head(waiting.size()) = waiting;
+}
+/// The same of the recent tokens, of which none are left then.
+template <class Scalar, FeatureMap F>
+void fold_recent(const F& feature, FoldBuffers<Scalar>& memory, StateSums<Scalar>& state, bool may_wait = false) {
+  fold<Scalar>(feature, memory, state, recent_keys<Scalar>(feature, memory, state, false), may_wait);
+  state.recent.clear(state.recent.capacity());
 }
 
 /// Folds of states, compiled once for each scalar type and `PassFeature`.
@@ -484,16 +493,12 @@ template <class Scalar, FeatureMap F>
   requires(has_embedding<F> && !is_own_embedded<Scalar, F>)
 void StateOperations<Scalar, F>::fold(const F& feature, StateSums<Scalar>& sums) {
   FoldBuffers<Scalar> memory;
-  detail::fold<Scalar>(feature, memory, sums, {});
+  fold_recent<Scalar>(feature, memory, sums);
 }
 /// The same for the feature map of a call.
 template <class Scalar, FeatureMap F>
 void fold_state(const F& feature, StateSums<Scalar>& sums) {
   StateOperations<Scalar, PassFeature<Scalar, F>>::fold(pass_feature<Scalar>(feature), sums);
-}
-template <class Scalar, FeatureMap F>
-void fold_state(const F& feature, StateContent<Scalar>& state) {
-  fold_state(feature, state.sums);
 }
 
 /// `state` ← the sums of earlier tokens as well, which decay by these logarithms on their way to here; neither has

@@ -29,13 +29,6 @@ class RowPanels {
     return panels;
   }
 
-  /// C ← A, which has been packed.
-  void unpack(Strided<Scalar*> C) const {
-    for (Index i = 0, n = 0; i < rows_; i += n) {
-      n = height_at(i);
-      PanelProduct<Scalar>::copy(n, stride_, panel_at(i, n), C.at(i, 0));
-    }
-  }
   /// C ← A B or C += A B, with as many columns of A as B has rows.
   template <bool add, class C, class B>
   void times(C&& c, const B& b) const {

@@ -133,23 +133,6 @@ double normalize_column(ColumnView<const Scalar> x, ColumnView<Scalar> y, Scalar
   return exponent;
 }
 
-/// y ← (x_c factors_c)_c / 2^n, 2^n the power of two above the largest of them, whose factors lie between 0 and 1.
-/// Returns n, or -∞ for zeros. y may be x.
-template <class Scalar>
-double normalize_product(ColumnView<Scalar> y, const Scalar* x, const double* factors) {
-  double largest = 0;
-  bool is_zero = true;  // NaN is not
-  for (Index c = 0; c < y.size(); ++c) {
-    const double product = std::abs(static_cast<double>(x[c]) * factors[c]);
-    largest = std::max(largest, product);
-    is_zero = is_zero && product == 0;
-  }
-  const int n = largest > 0 && std::isfinite(largest) ? std::max(std::ilogb(largest) + 1, -1000) : 0;
-  const double by = std::ldexp(1., -n);
-  for (Index c = 0; c < y.size(); ++c) y[c] = static_cast<Scalar>(static_cast<double>(x[c]) * factors[c] * by);
-  return is_zero ? log2_zero : n;
-}
-
 /// norms_t ← ‖x_t‖.
 template <class Scalar>
 void set_norms(MatrixView<const Scalar> x, ColumnView<Scalar> norms) {

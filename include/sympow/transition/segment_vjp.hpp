@@ -186,7 +186,7 @@ class VjpViewOf final : public VjpView<Scalar> {
     else
       return {};
   }
-  [[nodiscard]] std::unique_ptr<VjpView<Scalar>> factor_out_max_gate([[maybe_unused]] int degree) override {
+  [[nodiscard]] std::unique_ptr<VjpView<Scalar>> factor_out_max_gate(int degree) override {
     if constexpr (HasMaxGates<A>) {
       if (transition_.total_max_log_gate() == 0) return nullptr;
       Eigen::VectorXd slowest;
@@ -197,14 +197,14 @@ class VjpViewOf final : public VjpView<Scalar> {
     }
   }
 
-  void begin_parts([[maybe_unused]] Index tokens, [[maybe_unused]] Index tokens_of_part) override {
+  void begin_parts(Index tokens, Index tokens_of_part) override {
     if constexpr (HasParts<A>)
       for (Index begin = 0; begin < tokens; begin += tokens_of_part) {
         const Index size = std::min(tokens_of_part, tokens - begin);
         parts_.emplace_back(transition_.zero_gradient(size), Segment{begin, size});
       }
   }
-  void with_part([[maybe_unused]] Index n, [[maybe_unused]] const Visitor<VjpView<Scalar>&>& visit) override {
+  void with_part(Index n, const Visitor<VjpView<Scalar>&>& visit) override {
     if constexpr (HasParts<A>) {
       auto& [gradient, segment] = parts_[static_cast<std::size_t>(n)];
       const A part = transition_.part(segment);

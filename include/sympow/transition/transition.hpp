@@ -148,8 +148,6 @@ class TransitionView {
   virtual void log_channel_totals(Segment segment, Eigen::VectorXd& totals) const = 0;
   virtual void apply_to_keys(Segment segment, Batch<Scalar> keys) const = 0;
   virtual void apply_to_state(Segment segment, Batch<Scalar> X) const = 0;
-  /// Moves the frame over a segment at once; false if the transition has no way to.
-  virtual bool advance_frame(Frame& frame, Segment segment) const = 0;
   /// Σ_t max_c log a_tc of channel gates, 0 of other transitions.
   [[nodiscard]] virtual double total_max_log_gate() const = 0;
   /// Channel decay under φ^P with the gate of each token's slowest channel as a scalar one, P = `degree`:
@@ -192,7 +190,7 @@ class ViewOf : public TransitionView<Scalar> {
   void apply_to_queries(Segment segment, Batch<Scalar> queries) const override {
     transition_.apply_to_queries(segment, queries);
   }
-  void log_channel_totals([[maybe_unused]] Segment segment, [[maybe_unused]] Eigen::VectorXd& totals) const override {
+  void log_channel_totals(Segment segment, Eigen::VectorXd& totals) const override {
     if constexpr (A::key_action == KeyAction::scale) {
       detail::resize_safely(totals, transition_.key_dimension());
       if constexpr (MovesStates<A>) {
@@ -204,16 +202,11 @@ class ViewOf : public TransitionView<Scalar> {
       }
     }
   }
-  void apply_to_keys([[maybe_unused]] Segment segment, [[maybe_unused]] Batch<Scalar> keys) const override {
+  void apply_to_keys(Segment segment, Batch<Scalar> keys) const override {
     if constexpr (A::key_action == KeyAction::mix && MovesStates<A>) transition_.apply_to_keys(segment, keys);
   }
-  void apply_to_state([[maybe_unused]] Segment segment, [[maybe_unused]] Batch<Scalar> X) const override {
+  void apply_to_state(Segment segment, Batch<Scalar> X) const override {
     if constexpr (A::key_action == KeyAction::mix && MovesStates<A>) transition_.apply_to_state(segment, X);
-  }
-  bool advance_frame([[maybe_unused]] Frame& frame, [[maybe_unused]] Segment segment) const override {
-    constexpr bool advances = requires { transition_.advance_frame(frame, segment); };
-    if constexpr (advances) transition_.advance_frame(frame, segment);
-    return advances;
   }
   [[nodiscard]] double total_max_log_gate() const override {
     if constexpr (HasMaxGates<A>)
@@ -221,8 +214,7 @@ class ViewOf : public TransitionView<Scalar> {
     else
       return 0;
   }
-  [[nodiscard]] std::unique_ptr<const TransitionView<Scalar>> factor_out_max_gate(
-      [[maybe_unused]] int degree) const override;
+  [[nodiscard]] std::unique_ptr<const TransitionView<Scalar>> factor_out_max_gate(int degree) const override;
 
  private:
   const A& transition_;
@@ -262,8 +254,7 @@ template <class Scalar, HasMaxGates A>
 }
 
 template <class Scalar, Transition A>
-std::unique_ptr<const TransitionView<Scalar>> ViewOf<Scalar, A>::factor_out_max_gate(
-    [[maybe_unused]] int degree) const {
+std::unique_ptr<const TransitionView<Scalar>> ViewOf<Scalar, A>::factor_out_max_gate(int degree) const {
   if constexpr (HasMaxGates<A>)
     return max_gates_factored_out<Scalar>(transition_, degree);
   else

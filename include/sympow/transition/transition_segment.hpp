@@ -33,7 +33,6 @@ class SegmentView final : public TransitionView<Scalar> {
   }
   void apply_to_keys(Segment s, Batch<Scalar> keys) const override { whole_.apply_to_keys(to_global(s), keys); }
   void apply_to_state(Segment s, Batch<Scalar> X) const override { whole_.apply_to_state(to_global(s), X); }
-  bool advance_frame(Frame& frame, Segment s) const override { return whole_.advance_frame(frame, to_global(s)); }
   /// Its largest gates stay where they are.
   [[nodiscard]] double total_max_log_gate() const override { return 0; }
   [[nodiscard]] std::unique_ptr<const Whole> factor_out_max_gate(int) const override { return nullptr; }
