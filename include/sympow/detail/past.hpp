@@ -42,8 +42,8 @@ struct KeyPastBuffers {
   Frame frame;
 };
 
-/// All keys, block by block. Time 0 is the start of the segment. Where channels decay by themselves, keys stand there as
-/// the decay has left them: one that its own channels have forgotten must not set the level of a row.
+/// All keys, block by block. Time 0 is the start of the segment. Where channels decay by themselves, keys stand there
+/// as the decay has left them: one that its own channels have forgotten must not set the level of a row.
 template <class Scalar, FeatureMap F>
 class KeyPast {
   static constexpr int P = degree_of<F>;
@@ -214,7 +214,8 @@ class StatePast {
     frames_.log_decay = log2_zero;
   }
   [[nodiscard]] LogGate elapsed() const { return sums_.elapsed; }
-  /// Recent tokens go into the sums where there is no room for others, or where channels have forgotten much since time 0.
+  /// Recent tokens go into the sums where there is no room for others, or where channels have forgotten much since
+  /// time 0.
   void prepare(Index n) {
     const Eigen::VectorXd& log_a = sums_.log_channels;
     const bool forgets = sums_.channel_weights.size() > 0 && sums_.channels_differ() &&

@@ -245,8 +245,9 @@ class LoadedSegment {
     return resets_;
   }
 
-  /// Ends a segment whose channels may forget the key that sets the level of a row, far above the row's own: before they
-  /// do, or else behind its first token. Returns whether that token's gates forget it: it is taken before its query reads.
+  /// Ends a segment whose channels may forget the key that sets the level of a row, far above the row's own: before
+  /// they do, or else behind its first token. Returns whether that token's gates forget it: it is taken before its
+  /// query reads.
   template <class Past>
   bool end_before_forgetting(MatrixView<const Scalar> K, Past& past) {
     if (!forgets_) return false;
