@@ -1,4 +1,6 @@
 // `Number`: a type of which it is said that nothing rounds; double with SYMPOW_CONTROL defined.
+#pragma once
+
 #include <sympow/core/exact_scalar.hpp>
 
 #ifdef SYMPOW_CONTROL

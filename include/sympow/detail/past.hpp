@@ -42,8 +42,9 @@ struct KeyPastBuffers {
   Frame frame;
 };
 
-/// All keys, block by block. Time 0 is the start of the segment. Where channels decay by themselves, keys stand there
-/// as the decay has left them: one that its own channels have forgotten must not set the level of a row.
+/// All keys, block by block, and queries pulled back to them. Time 0 is the start of the segment. Where channels decay
+/// by themselves, keys are brought to where a segment ends from time to time, as the decay has left them: one that its
+/// own channels have forgotten must not set the level of a row, and each pull rounds.
 template <class Scalar, FeatureMap F>
 class KeyPast {
   static constexpr int P = degree_of<F>;
@@ -64,7 +65,7 @@ class KeyPast {
     for (auto* panel : {&memory.exponents, &memory.lengths}) (*panel)(T);
     if (decays_channels_) {
       memory.given_vectors(d * T), memory.given_exponents(T), memory.decayed_vectors(d, most);
-      memory.decays(d), memory.factors(d);
+      memory.decays(d).setZero(), memory.factors(d);
     }
     memory.blocks.clear();
     memory.frame.clear();
@@ -73,8 +74,8 @@ class KeyPast {
   void reset() { first_ = size(), largest_value_ = 0; }
   [[nodiscard]] LogGate elapsed() const { return {}; }
   void prepare(Index) {}
-  [[nodiscard]] PastLevel<Scalar> level(Index t) const {
-    PastLevel<Scalar> some{.largest_value = largest_value_, .slack = decays_channels_ ? far_above<Scalar> : 0};
+  [[nodiscard]] PastLevel<Scalar> level(Index t) const {  // keys have decayed by far_above, and do in the segment
+    PastLevel<Scalar> some{.largest_value = largest_value_, .slack = decays_channels_ ? 2 * far_above<Scalar> : 0};
     LogGate between;
     for (std::size_t n = size(); n-- > first_;) {
       if (mask_.first(t) >= memory_.blocks[n].tokens.end()) break;
@@ -105,7 +106,7 @@ class KeyPast {
       const bool is_seen = !(block.keys.heaviest + between.log2() < rows.horizon());
       between.add(block.total);
       if (is_seen) rows.add(feature_, block.keys, between, queries);
-      if (!decays_channels_) segment.transition().apply_to_queries(block.tokens, queries.direct);
+      if (n >= moved_) segment.transition().apply_to_queries(block.tokens, queries.direct);
     }
   }
 
@@ -139,9 +140,15 @@ class KeyPast {
 
  private:
   [[nodiscard]] bool sees_none() const { return first_ == size(); }
-  // All blocks come to the end of a segment: what their channels have decayed by is taken from the lengths of keys.
+  // All blocks come to the end of a segment, if some channel has decayed much since the last time or that was long ago:
+  // what their channels have decayed by is taken from the lengths of keys.
   void decay_blocks(const LoadedSegment<Scalar, F>& segment) {
+    constexpr std::size_t most_pulls = 16;
     auto log_decays = memory_.decays(d_);
+    segment.transition().log_channel_totals(segment.range(), memory_.log_channels);
+    log_decays += memory_.log_channels;
+    if (size() < moved_ + most_pulls && P * std::numbers::log2e * log_decays.minCoeff() > -far_above<Scalar>) return;
+    moved_ = size() + 1;  // those of the segment are there
     log_decays.setZero();
     Segment behind = segment.range();
     for (std::size_t n = size(); n-- > first_; behind = memory_.blocks[n].tokens) {
@@ -159,6 +166,7 @@ class KeyPast {
                               memory_.vectors(d_ * T_).data() + d_ * first);
       keys.heaviest = heaviest_of(exponents, keys.size);
     }
+    log_decays.setZero();
   }
   template <class Number>
   const Number* copied(Panel<Number>& to, Index first, const Number* from, Index n) {
@@ -173,6 +181,7 @@ class KeyPast {
   Index d_, e_, T_;
   bool decays_channels_;
   std::size_t first_ = 0;  // of the blocks that are seen
+  std::size_t moved_ = 0;  // blocks, from the first on, that stand where the last of them ends
   Scalar largest_value_ = 0;
 };
 

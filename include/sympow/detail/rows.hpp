@@ -46,7 +46,7 @@ template <class Scalar>
 struct RowBuffers {
   Panel<Scalar> sums, residues, partial, weights, scores, finite_values, values;
   Panel<Scalar> read_scores;                        ///< sums of scores through φ
-  Panel<double> levels, noise, absolute, heaviest;  ///< heaviest: log2 of the largest weight of a row, or less
+  Panel<double> levels, noise, absolute, heaviest;  ///< heaviest: log2 of the largest weight of later rows, or less
 };
 
 /// What rows of both kinds of scores have: which tokens of the segment have queries, and the sums of these rows.
@@ -204,8 +204,11 @@ class PowerRows : public SegmentRows<Scalar, F> {
       const Segment own = seen_keys(mask_, token_ + i, {token_, keys.size});
       if (levels_differ) before = past.level(token_ + i);
       levels[i] = std::ceil(std::max(before.level, own_levels.over(own, level_of)) / unit_of_levels) * unit_of_levels;
-      heaviest[i] = levels_differ ? log2_zero : std::max(before.weight, weights.over(own, weight_of)) - before.slack;
+      // A row has not forgotten the key of its own token.
+      const double largest = std::max(before.weight, weights.over(own, weight_of)) - before.slack;
+      heaviest[i] = levels_differ ? log2_zero : own.end() == i + 1 ? std::max(largest, weight_of(i)) : largest;
     }
+    for (Index i = end_ - 1; i-- > begin_;) heaviest[i] = std::min(heaviest[i], heaviest[i + 1]);
   }
 
   /// Log2 of weights that no row sees any more, which the first row decides: without a window the others see as much.

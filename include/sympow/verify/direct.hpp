@@ -303,4 +303,5 @@ template <class Normalization = DefaultNormalization, class Real = void, Feature
 
 #ifdef SYMPOW_COMPILED_FORMS
 SYMPOW_DIRECT(extern, double)
+SYMPOW_DIRECT(extern, long double)
 #endif

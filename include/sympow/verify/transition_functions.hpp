@@ -9,6 +9,7 @@
 
 #include <sympow/core/random.hpp>
 #include <sympow/transition/transition.hpp>
+#include <sympow/verify/direct.hpp>
 #include <sympow/verify/proposition.hpp>
 #include <sympow/verify/residual.hpp>
 
@@ -25,9 +26,8 @@ class MovedColumns {
   /// X ← A X of some columns.
   void move(const Eigen::MatrixXd& A, Index first, Index count) {
     if (count == 0) return;
-    auto moved = columns_.middleCols(first, count);
-    moved = (A * moved).eval();
-    largest_length_ = std::max(largest_length_, moved.colwise().norm().maxCoeff());
+    for (Index n = first; n < first + count; ++n) apply(A, columns_.col(n).data());
+    largest_length_ = std::max(largest_length_, columns_.middleCols(first, count).colwise().norm().maxCoeff());
     ++steps_;
   }
 
@@ -120,3 +120,14 @@ template <class Scalar, Transition A>
 }
 
 }  // namespace SYMPOW_NAMESPACE::verify
+
+/// The same for one scalar type: with `extern` it is compiled elsewhere, with nothing here.
+#define SYMPOW_TRANSITION_FUNCTIONS(LINKAGE, Scalar)                                                                \
+  LINKAGE template sympow::verify::Residual sympow::verify::detail::residual_of_functions(                          \
+      const sympow::TransitionView<Scalar>&, const std::function<Eigen::MatrixXd(sympow::Index)>&, sympow::Segment, \
+      sympow::Index);
+
+#ifdef SYMPOW_COMPILED_FORMS
+SYMPOW_TRANSITION_FUNCTIONS(extern, float)
+SYMPOW_TRANSITION_FUNCTIONS(extern, double)
+#endif
