@@ -23,7 +23,8 @@ struct DefaultNormalization {};
 struct Diagnostics;  // see diagnostics.hpp
 
 /// Which keys a query sees. Query i stands at token i + offset, key j at token j; the transition goes on to the last of
-/// them. The query at token t sees the keys first(t), …, end(t) - 1 that exist. Neither falls as t grows.
+/// them. The query at token t sees the keys first(t), …, end(t) - 1 that exist. Neither falls as t grows, and end(t) is
+/// at most t + 1 unless the mask is full.
 struct Mask {
   /// The window of a mask that has none.
   static constexpr Index unlimited = std::numeric_limits<Index>::max() / 4;
