@@ -197,6 +197,22 @@ TEST_CASE("gradients of rows that see only what nearly closed channels have left
   check(Unnormalized{}, SymmetricPower<3>{}, problem<double>(), -60, {8, 9});
 }
 
+// One channel is open at each of these tokens, none over several; keys behind them are much shorter.
+TEST_CASE("gradients of rows whose channels have forgotten longer keys", "[gradient]") {
+  const auto check = [](const auto& feature, auto x, double gate, double length) {
+    using Scalar = typename decltype(x.Q)::Scalar;
+    CAPTURE(gate, length);
+    for (Index t = 9; t < 17; ++t)
+      for (Index c = 0; c < x.K.rows(); ++c) x.parameters.log_a(c, t) = t % x.K.rows() == c ? 0 : gate;
+    x.K.rightCols(x.K.cols() - 17) *= static_cast<Scalar>(length);
+    check_forms<Normalized>(feature, channel_decay(x.parameters.log_a), x, {"", Steps::channels});
+  };
+  check(SymmetricPower<2>{}, problem<float>(), -15, 1e-10);
+  check(SymmetricPower<2>{}, problem<float>(), -60, 1e-8);
+  check(SymmetricPower<2>{}, problem<double>(), -15, 1e-20);
+  check(SymmetricPower<4>{}, problem<double>(), -60, 1e-20);
+}
+
 TEST_CASE("gradients of losses of 10^25 and 10^-25 in turn", "[gradient]") {
   auto x = problem<float>();
   for (Index t = 0; t < T; ++t) x.dY.col(t) *= t % 2 == 0 ? 1e25f : 1e-25f;

@@ -83,9 +83,10 @@ class KeyBlocksBackward {
   }
 
  private:
-  // Log2 of what does not matter, where all rows of a segment see all keys before it.
+  // Log2 of what does not matter, where all rows of a segment see all keys before it and have forgotten none of them.
   static double least(const Segments& s) {
-    return is_exponential || s.call.options.mask.has_window() ? log2_zero : negligible_weight<Scalar, F>;
+    const bool is_known = !is_exponential && !s.call.options.mask.has_window() && s.action() != KeyAction::scale;
+    return is_known ? negligible_weight<Scalar, F> : log2_zero;
   }
   static bool pulls(const Segments& s) { return s.action() == KeyAction::scale || s.action() == KeyAction::mix; }
 
