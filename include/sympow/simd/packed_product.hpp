@@ -128,7 +128,7 @@ class PanelProduct {
     }
   }
 
-  // A panel of A, its columns `a_right` apart, times B: by tiles as wide as fit, then by those of a third of the width.
+  // A panel of A, its columns `a_right` apart, times B: by tiles as wide as fit, then by those of half the width.
   template <int packets, int columns = packets_of_tile / packets>
   static void panel_times(bool add, Index height, Index cols, Index depth, const Scalar* a, Index a_right,
                           Strided<const Scalar*> B, Strided<Scalar*> C) {
@@ -140,7 +140,7 @@ class PanelProduct {
         partial_tile<packets, columns>(add, height, depth, a, a_right, B, C);
     }
     if constexpr (columns > 1)
-      if (cols > 0) panel_times<packets, std::max(1, columns / 3)>(add, height, cols, depth, a, a_right, B, C);
+      if (cols > 0) panel_times<packets, (columns + 1) / 2>(add, height, cols, depth, a, a_right, B, C);
   }
 
   // A tile of C with fewer rows than its registers, or with its rows side by side.
