@@ -5,7 +5,7 @@
 
 #include <sympow/core/panel.hpp>
 #include <sympow/core/visitor.hpp>
-#include <sympow/detail/embedded_feature.hpp>
+#include <sympow/feature/embedded_feature.hpp>
 #include <sympow/feature/feature_map.hpp>
 #include <sympow/simd/product.hpp>
 

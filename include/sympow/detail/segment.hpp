@@ -6,7 +6,7 @@
 
 #include <sympow/attention/options.hpp>
 #include <sympow/core/panel.hpp>
-#include <sympow/detail/embedded_feature.hpp>
+#include <sympow/feature/embedded_feature.hpp>
 #include <sympow/feature/feature_map.hpp>
 #include <sympow/simd/exponential.hpp>
 #include <sympow/simd/product.hpp>
