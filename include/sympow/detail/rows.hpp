@@ -188,7 +188,7 @@ class PowerRows : public SegmentRows<Scalar, F> {
   void reset(const LoadedSegment<Scalar, F>& segment, Past& past) {
     this->begin_segment(segment);
     pending_ = panels_ = flushes_ = 0;
-    memory_.residues((e_ + 1) * n_).setZero(), memory_.noise(n_).setZero();
+    memory_.noise(n_).setZero();
     const WeightedKeys<Scalar> keys = segment.keys();
     const double room = headroom_for(keys.extent.largest);
     const auto weight_of = [&](Index j) { return keys.exponents[j]; };
@@ -276,7 +276,7 @@ class PowerRows : public SegmentRows<Scalar, F> {
       of(memory_.partial)(e_, i) = memory_.read_scores(n_)[i];
       add_partial(i, read_fraction_ * nearest_power_of_two<Scalar>(read_exponent_ - memory_.levels(n_)[i]));
     }
-    panels_ = 0, ++flushes_;
+    panels_ = 0, count_flush();
   }
 
   /// Y ← the rows that have queries, rows `query`, … of the call: means, or sums with all their powers of two.
@@ -314,7 +314,10 @@ class PowerRows : public SegmentRows<Scalar, F> {
     } else if (pending_ > 0) {
       for (Index i = begin_; i < end_; ++i) add_partial(i, Scalar(1));
     }
-    pending_ = 0, ++flushes_;
+    pending_ = 0, count_flush();
+  }
+  void count_flush() {  // before the fifth nothing is kept of what rounding loses
+    if (++flushes_ == 5) memory_.residues((e_ + 1) * n_).setZero();
   }
   // One row's; from the fifth on with what rounding has lost before.
   void add_partial(Index i, Scalar factor) {
