@@ -46,7 +46,7 @@ template <class Scalar>
 struct RowBuffers {
   Panel<Scalar> sums, residues, partial, weights, scores, finite_values, values;
   Panel<Scalar> read_scores;                        ///< sums of scores through φ
-  Panel<double> levels, noise, absolute, heaviest;  ///< heaviest: log2 of the largest weight of later rows, or less
+  Panel<double> levels, noise, absolute, heaviest;  ///< heaviest: log2 of the largest weight of a row, or less
 };
 
 /// What rows of both kinds of scores have: which tokens of the segment have queries, and the sums of these rows.
@@ -208,6 +208,7 @@ class PowerRows : public SegmentRows<Scalar, F> {
       const double largest = std::max(before.weight, weights.over(own, weight_of)) - before.slack;
       heaviest[i] = levels_differ ? log2_zero : own.end() == i + 1 ? std::max(largest, weight_of(i)) : largest;
     }
+    // Of later rows too, as rows are asked from the first on.
     for (Index i = end_ - 1; i-- > begin_;) heaviest[i] = std::min(heaviest[i], heaviest[i + 1]);
   }
 

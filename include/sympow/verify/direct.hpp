@@ -291,7 +291,7 @@ template <class Normalization = DefaultNormalization, class Real = void, Feature
 
 }  // namespace SYMPOW_NAMESPACE::verify
 
-/// The definition for one type: with `extern` it is compiled elsewhere, with nothing here.
+/// Instantiates the definition for one type; LINKAGE is `extern` where another file does.
 #define SYMPOW_DIRECT(LINKAGE, Real)                                                                           \
   namespace sympow::verify::detail {                                                                           \
   LINKAGE template void apply(const Matrix<Real>&, Real*);                                                     \

@@ -121,7 +121,7 @@ template <class Scalar, Transition A>
 
 }  // namespace SYMPOW_NAMESPACE::verify
 
-/// The same for one scalar type: with `extern` it is compiled elsewhere, with nothing here.
+/// Instantiates it for one scalar type; LINKAGE is `extern` where another file does.
 #define SYMPOW_TRANSITION_FUNCTIONS(LINKAGE, Scalar)                                                                \
   LINKAGE template sympow::verify::Residual sympow::verify::detail::residual_of_functions(                          \
       const sympow::TransitionView<Scalar>&, const std::function<Eigen::MatrixXd(sympow::Index)>&, sympow::Segment, \
