@@ -45,7 +45,7 @@ function(compile_groups name)
 endfunction()
 function(add_propositions library)
   add_library(${library} STATIC ${sources})
-  target_compile_options(${library} PRIVATE $<$<CXX_COMPILER_ID:GNU,Clang,AppleClang>:-Og>)
+  target_compile_options(${library} PRIVATE $<$<CXX_COMPILER_ID:GNU,Clang,AppleClang>:-Og> ${quick_to_compile})
   target_precompile_headers(${library} PRIVATE <sympow/sympow.hpp> ${propositions}/dense.hpp)
   set_target_properties(${library} PROPERTIES OPTIMIZE_DEPENDENCIES ON)  # it need not wait for the forms to be compiled
   set(sources "" PARENT_SCOPE)

@@ -307,7 +307,7 @@ TEST_CASE("a checkpoint of numbers that are not finite, or make such, is not use
     CHECK(run(folder.path, words, 0, "text") == 2);
     const std::string said = bytes_of(folder.path / "said");
     CAPTURE(said);  // the order of sums decides whether an infinity or a NaN is met first
-    CHECK((said.find("finite") != std::string::npos || said.find(" is nan") != std::string::npos));
+    CHECK((said.find("finite") != std::string::npos || said.find("nan,") != std::string::npos));
   }
   tensors.front().numbers[0] = std::numeric_limits<float>::quiet_NaN();
   write_newest();

@@ -15,12 +15,16 @@ namespace {
 
 constexpr double u = std::numeric_limits<double>::epsilon() / 2;
 
-// q_iᵀ M_ij k_j with M_ij = (A_{j+1} … A_i)ᵀ, by the dense matrices.
+// q_iᵀ M_ij k_j with M_ij = (A_{j+1} … A_i)ᵀ for all j ≤ i, by the dense matrices.
 template <class A>
-double logit(const A& transition, const Eigen::MatrixXd& Q, const Eigen::MatrixXd& K, Index i, Index j) {
-  Eigen::VectorXd k = K.col(j);
-  for (Index t = j + 1; t <= i; ++t) k = (transition.key_matrix(t, Q.rows()).transpose() * k).eval();
-  return Q.col(i).dot(k);
+Eigen::MatrixXd logits(const A& transition, const Eigen::MatrixXd& Q, const Eigen::MatrixXd& K) {
+  const Index d = Q.rows(), T = Q.cols();
+  Eigen::MatrixXd found(T, T), pulled = Q;  // the queries from the last token to j, as they see key j
+  for (Index j = T; j-- > 0;) {
+    found.col(j).tail(T - j) = pulled.rightCols(T - j).transpose() * K.col(j);
+    pulled.rightCols(T - j) = (transition.key_matrix(j, d) * pulled.rightCols(T - j)).eval();
+  }
+  return found;
 }
 
 // Transports segment by segment; every logit, inside a segment and across with the pulls between, must be the defined
@@ -29,6 +33,7 @@ template <class S = double, class A>
 void check_segment_frame(const A& transition, Index d, Index T, Random& random, Index longest = 9) {
   const Eigen::MatrixXd Q = random.matrix<S>(d, T).template cast<double>(),
                         K = random.matrix<S>(d, T).template cast<double>();
+  const Eigen::MatrixXd expected = logits(transition, Q, K);
   constexpr double own_u = std::numeric_limits<S>::epsilon() / 2;
   Matrix<S> keys = K.cast<S>();
   std::vector<Segment> segments;
@@ -39,7 +44,7 @@ void check_segment_frame(const A& transition, Index d, Index T, Random& random, 
     transition.template to_segment_frame<S>(frame, own, queries, keys.middleCols(begin, own.size), inside);
     const auto check = [&](auto found, Index i, Index j) {
       CAPTURE(T, d, i, j);
-      REQUIRE(std::abs(static_cast<double>(found) - logit(transition, Q, K, i, j)) <=
+      REQUIRE(std::abs(static_cast<double>(found) - expected(i, j)) <=
               8 * static_cast<double>(T) * own_u * Q.col(i).norm() * K.col(j).norm());
     };
     for (Index i = 0; i < own.size; ++i)

@@ -125,6 +125,8 @@ struct GivenGenerators {
   /// orientation.
   [[nodiscard]] double frequency_error(const Dense<double>& found) const {
     const Dense<double> lambda = truth.frequencies();
+    std::vector<double> norms;
+    for (const auto& generator : L) norms.push_back(static_cast<double>(generator.norm()));
     std::vector<Index> left;
     for (Index t = 0; t < truth.planes(); ++t) left.push_back(t);
     double worst = 0;
@@ -135,7 +137,7 @@ struct GivenGenerators {
         for (const double sign : {1., -1.}) {
           double size = 0;
           for (Index k = 0; k < truth.size(); ++k) {
-            const auto norm = static_cast<double>(L[static_cast<std::size_t>(k)].norm());
+            const double norm = norms[static_cast<std::size_t>(k)];
             if (norm > 0) size = std::max(size, std::abs(found(k, n) - sign * lambda(k, left[i])) / norm);
           }
           if (size < best) {
