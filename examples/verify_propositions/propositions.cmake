@@ -1,6 +1,6 @@
 # The library sympow_propositions: the propositions of the papers. Who includes this file links it with the compiled forms, and
 # may add those of gradients. There is a file for every four groups of them, which compile much the same matrices, and one for the
-# group that takes longest; in both scalar types, optimised no more than is quick to do.
+# group that takes longest; in both scalar types, optimised no more than is quick to do. Programs `keep_functions_of` the forms.
 set(propositions ${CMAKE_CURRENT_LIST_DIR}/propositions)
 file(GLOB groups RELATIVE ${propositions} CONFIGURE_DEPENDS ${propositions}/*_propositions.hpp)
 list(REMOVE_ITEM groups all_propositions.hpp)
@@ -45,7 +45,8 @@ function(compile_groups name)
 endfunction()
 function(add_propositions library)
   add_library(${library} STATIC ${sources})
-  target_compile_options(${library} PRIVATE $<$<CXX_COMPILER_ID:GNU,Clang,AppleClang>:-Og> ${quick_to_compile})
+  target_compile_options(${library} PRIVATE  # g++ takes as long without any optimisation
+    $<$<CXX_COMPILER_ID:GNU>:-Og> $<$<CXX_COMPILER_ID:Clang,AppleClang>:-O0>)
   target_precompile_headers(${library} PRIVATE <sympow/sympow.hpp> ${propositions}/dense.hpp)
   set_target_properties(${library} PROPERTIES OPTIMIZE_DEPENDENCIES ON)  # it need not wait for the forms to be compiled
   set(sources "" PARENT_SCOPE)
