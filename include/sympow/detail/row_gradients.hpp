@@ -45,19 +45,19 @@ struct KeyScales {
 /// From logits x, or exponential scores in their place, and D = v⁺·g to what the loss gains by them, with s = x^P w:
 ///
 ///     slope ← ∂s/∂x D      D ← s D, the coupling      x ← s
-template <FeatureMap F, class X, class W>
+template <FeatureMap F, class Scalar, class X, class W>
 [[gnu::always_inline]] inline void differentiate_scores(X& x, X& D, X& slope, const W& w) {
   constexpr int P = degree_of<F>;
   if constexpr (F::score == Score::exponential) {
     D = slope = x * D;
   } else if constexpr (P == 1) {
-    slope = w * D;
+    slope = D * w;
     D = x * slope;
     x = x * w;
   } else {
     const X of_score = power<P - 1>(x) * w;
     x = x * of_score;
-    slope = typename X::Scalar(P) * (of_score * D);
+    slope = (of_score * D) * Scalar(P);
     D = x * D;
   }
 }
@@ -66,13 +66,11 @@ template <FeatureMap F, class X, class W>
 template <FeatureMap F, class Scalar>
 void differentiate_scores_of_row(Scalar* x, Scalar* e, Scalar* d, const Scalar* w, Scalar factor, Scalar last,
                                  Index n) {
-  for_blocks<16, 1>(n, [&](Index j, auto count) {
-    using Block = BlockOf<Scalar, decltype(count)>;
-    Block score = Block::Map(x + j), D = factor * Block::Map(e + j) + last, slope;
-    differentiate_scores<F>(score, D, slope, Block(Block::Map(w + j)));
-    Block::Map(x + j) = score;
-    Block::Map(e + j) = D;
-    Block::Map(d + j) = slope;
+  for_lanes<Scalar>(n, [&](Index j, auto tag) {
+    using X = typename decltype(tag)::type;
+    X score = load_as<X>(x + j), D = load_as<X>(e + j) * factor + load_all<X>(last), slope;
+    differentiate_scores<F, Scalar>(score, D, slope, load_as<X>(w + j));
+    store_at(x + j, score), store_at(e + j, D), store_at(d + j, slope);
   });
 }
 
@@ -89,7 +87,6 @@ struct CouplingSums {
 template <FeatureMap F, class Scalar, class RowsOf>
 void differentiate_block(MatrixView<Scalar> x, MatrixView<Scalar> e, const Scalar* w, const Scalar* last,
                          const CouplingSums<Scalar>& sums, const RowsOf& rows_of) {
-  using Lanes = Eigen::Array<Scalar, 16, 1>;
   const Index rows = x.rows(), keys = x.cols();
   for (Index first = 0; first < keys; first += short_sum) {
     std::fill_n(sums.scratch, rows, Scalar(0));
@@ -100,18 +97,18 @@ void differentiate_block(MatrixView<Scalar> x, MatrixView<Scalar> e, const Scala
       const Segment seen = rows_of(j);
       for (Scalar* const column : {scores, slopes})
         std::fill_n(column, seen.begin, Scalar(0)), std::fill(column + seen.end(), column + rows, Scalar(0));
-      Lanes of_key = Lanes::Zero();
-      for_blocks<16, 1>(seen.size, [&](Index begin, auto count) {
-        using Block = BlockOf<Scalar, decltype(count)>;
+      auto of_key = Lanes<Scalar>::all(0);
+      Scalar rest(0);
+      for_lanes<Scalar>(seen.size, [&](Index begin, auto tag) {
+        using X = typename decltype(tag)::type;
         const Index i = seen.begin + begin;
-        Block score = Block::Map(scores + i), coupling = Block::Map(slopes + i) + Block::Map(last + i), slope;
-        differentiate_scores<F>(score, coupling, slope, weight);
-        Block::Map(scores + i) = score;
-        Block::Map(slopes + i) = slope;
-        Block::Map(sums.scratch + i) += factor * coupling;
-        of_key.template head<block_size<decltype(count)>>() += coupling * Block::Map(sums.row_factors + i);
+        X score = load_as<X>(scores + i), coupling = load_as<X>(slopes + i) + load_as<X>(last + i), slope;
+        differentiate_scores<F, Scalar>(score, coupling, slope, weight);
+        store_at(scores + i, score), store_at(slopes + i, slope);
+        store_at(sums.scratch + i, load_as<X>(sums.scratch + i) + coupling * factor);
+        add_to(of_key, rest, coupling * load_as<X>(sums.row_factors + i));
       });
-      sums.of_keys[j] += static_cast<double>(of_key.sum());
+      sums.of_keys[j] += static_cast<double>(of_key.sum() + rest);
     }
     for (Index i = 0; i < rows; ++i) sums.of_rows[i] += static_cast<double>(sums.scratch[i]);
   }

@@ -17,26 +17,20 @@ namespace SYMPOW_NAMESPACE::detail {
 
 // ---- Scores that are powers
 
-template <class Scalar>
-using Lanes = Eigen::Array<Scalar, 16, 1>;
-
 /// logits_j ← logits_j^P w_j, the scores of n pairs; returns their sum, which zeros at the end do not change by a bit.
 template <int P, class Scalar>
 Scalar weigh_logits(Scalar* logits, const Scalar* weights, Index n) {
-  Lanes<Scalar> sums = Lanes<Scalar>::Zero();
+  auto sums = Lanes<Scalar>::all(0);
   Index j = 0;
   for (; j + 16 <= n; j += 16) {
-    const Lanes<Scalar> scores =
-        power<P>(Lanes<Scalar>(Lanes<Scalar>::Map(logits + j))) * Lanes<Scalar>::Map(weights + j);
-    Lanes<Scalar>::Map(logits + j) = scores;
-    sums += scores;
+    const auto scores = power<P>(Lanes<Scalar>::load(logits + j)) * Lanes<Scalar>::load(weights + j);
+    scores.store(logits + j);
+    sums = sums + scores;
   }
-  if (j < n) {
-    Lanes<Scalar> rest = Lanes<Scalar>::Zero();
-    for (Index r = 0; j < n; ++j, ++r) rest[r] = logits[j] = power<P>(logits[j]) * weights[j];
-    sums += rest;
-  }
-  return sums.sum();
+  if (j == n) return sums.sum();
+  Scalar rest[16] = {};
+  for (Index r = 0; j < n; ++j, ++r) rest[r] = logits[j] = power<P>(logits[j]) * weights[j];
+  return (sums + Lanes<Scalar>::load(rest)).sum();
 }
 
 inline constexpr Index rows_at_once = 24;  ///< their scores with a block of keys stay in the first cache
@@ -138,7 +132,8 @@ class SegmentRows {
   // The values of some keys with 0 for what is not finite: 0 · NaN must not reach a row that does not see it.
   MatrixView<const Scalar> finite_values(const WeightedKeys<Scalar>& keys) const {
     auto finite = memory_.finite_values(e_, keys.size);
-    finite = keys.values.array().isFinite().select(keys.values, Scalar(0));
+    for (Index j = 0; j < keys.size; ++j)
+      for (Index r = 0; r < e_; ++r) finite(r, j) = std::isfinite(keys.values(r, j)) ? keys.values(r, j) : Scalar(0);
     return finite;
   }
   // Y_i += Σ_j s_ij v_j of what is not finite in the values of those seen.
@@ -234,7 +229,8 @@ class PowerRows : public SegmentRows<Scalar, F> {
       const Scalar sum = weigh_logits<P>(column, weights, std::min(depth, (seen.end() + 15) / 16 * 16));
       partial(e_, i) = pending_ > 0 ? partial(e_, i) + sum : sum;
       if (kind_ == RowKind::signed_means)
-        memory_.noise(n_)[i] += ColumnView<const Scalar>(column, seen.end()).template cast<double>().cwiseAbs().sum();
+        for (Index j = seen.begin; j < seen.end(); ++j)
+          memory_.noise(n_)[i] += static_cast<double>(std::abs(column[j]));
       if (diagnoses()) memory_.absolute(n_)[i] += absolute_weight(keys, weights, seen) * of_query(queries, i);
     };
     this->add_values(feature, keys, queries, own, memory_.partial, pending_ > 0, weigh);
@@ -326,12 +322,12 @@ class PowerRows : public SegmentRows<Scalar, F> {
     const Scalar* const x = of(memory_.partial).col(i).data();
     const Index count = has_denominators() ? e_ + 1 : e_;
     if (flushes_ < 5) return add_scaled(sums, x, factor, count);
-    for_blocks<16, 1>(count, [&](Index r, auto size) {
-      using Block = BlockOf<Scalar, decltype(size)>;
-      const Block before = Block::Map(sums + r), added = Block::Map(x + r) * factor - Block::Map(residues + r),
-                  after = before + added;
-      Block::Map(residues + r) = (after - before) - added;
-      Block::Map(sums + r) = after;
+    for_lanes<Scalar>(count, [&](Index r, auto tag) {
+      using X = typename decltype(tag)::type;
+      const X before = load_as<X>(sums + r), added = load_as<X>(x + r) * factor - load_as<X>(residues + r),
+              after = before + added;
+      store_at(residues + r, (after - before) - added);
+      store_at(sums + r, after);
     });
   }
 

@@ -212,10 +212,10 @@ class StateBackward {
       }
       row.level = level;
       const Scalar *const logits = s.segment.logits().col(end).data(), *const e = products.col(end).data();
-      for_blocks<16, 1>(seen, [&](Index j, auto count) {
-        using Block = BlockOf<Scalar, decltype(count)>;
-        const Block scores = power<P>(Block(Block::Map(logits + j))) * Block::Map(weights.data() + j);
-        row.add(static_cast<double>(scores.sum()), static_cast<double>((scores * Block::Map(e + j)).sum()));
+      for_lanes<Scalar>(seen, [&](Index j, auto tag) {
+        using X = typename decltype(tag)::type;
+        const X scores = power<P>(load_as<X>(logits + j)) * load_as<X>(weights.data() + j);
+        row.add(static_cast<double>(sum_of(scores)), static_cast<double>(sum_of(scores * load_as<X>(e + j))));
       });
     }
   }

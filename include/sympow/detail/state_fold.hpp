@@ -371,7 +371,7 @@ template <class Scalar>
 void multiply_channels(FoldBuffers<Scalar>& memory, ColumnView<const double> logs, double sign, MatrixView<Scalar> x,
                        double from = 0) {
   auto factors = memory.channels(logs.size());
-  factors.array() = sign * (logs.array() - from);
+  for (Index c = 0; c < logs.size(); ++c) factors[c] = sign * (logs[c] - from);
   set_exponential(factors, factors);
   for (Index j = 0; j < x.cols(); ++j) multiply_entries(x.col(j).data(), factors.data(), x.rows());
 }
@@ -390,7 +390,7 @@ void decay_keys(Panel<double>& memory, ColumnView<const double> logs, MatrixView
                 Scalar* norms) {
   const double slowest = logs.maxCoeff(), whole = slowest == log2_zero ? 0 : std::round(slowest * std::numbers::log2e);
   auto factors = memory(logs.size());
-  factors = logs.array() - whole * std::numbers::ln2;
+  for (Index c = 0; c < logs.size(); ++c) factors[c] = logs[c] - whole * std::numbers::ln2;
   set_exponential(factors, factors);
   for (Index j = 0; j < keys.cols(); ++j) {
     const auto key = keys.col(j);

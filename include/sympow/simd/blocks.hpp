@@ -1,7 +1,7 @@
 // Loops over vectors in blocks of compile-time size.
 #pragma once
 
-#include <sympow/core/concepts.hpp>
+#include <sympow/simd/packets.hpp>
 
 namespace SYMPOW_NAMESPACE::detail {
 
@@ -24,41 +24,32 @@ inline constexpr int block_size = Count::value;
 template <>
 inline constexpr int block_size<Index> = Dynamic;
 
-/// The entries of a block, from the type of its `count`.
-template <class Scalar, class Count>
-using BlockOf = Eigen::Array<Scalar, block_size<Count>, 1>;
-
 /// Σ x_i².
 template <class Scalar>
 Scalar squared_norm(const Scalar* x, Index size) {
-  using Block = Eigen::Array<Scalar, 16, 1>;
-  Block sums = Block::Zero();
-  Scalar tail_sum(0);
-  Index i = 0;
-  for (; i + 16 <= size; i += 16) {
-    const Block x_block = Block::Map(x + i);
-    sums += x_block * x_block;
-  }
-  for (; i < size; ++i) tail_sum += x[i] * x[i];
-  return sums.sum() + tail_sum;
+  auto sums = Lanes<Scalar>::all(0);
+  Scalar rest(0);
+  for_lanes<Scalar>(size, [&](Index i, auto tag) {
+    const auto some = load_as<typename decltype(tag)::type>(x + i);
+    add_to(sums, rest, some * some);
+  });
+  return sums.sum() + rest;
 }
 
 /// y_i ← factor x_i; y may be x.
 template <class Scalar>
 void set_scaled(Scalar* y, const Scalar* x, Scalar factor, Index size) {
-  using Block = Eigen::Array<Scalar, 16, 1>;
-  Index i = 0;
-  for (; i + 16 <= size; i += 16) Block::Map(y + i) = Block::Map(x + i) * factor;
-  for (; i < size; ++i) y[i] = x[i] * factor;
+  for_lanes<Scalar>(size,
+                    [&](Index i, auto tag) { store_at(y + i, load_as<typename decltype(tag)::type>(x + i) * factor); });
 }
 
 /// y_i ← a_i (factor b_i); y may be either.
 template <class Scalar>
 void set_entrywise_product(Scalar* y, const Scalar* a, Scalar factor, const Scalar* b, Index size) {
-  using Block = Eigen::Array<Scalar, 16, 1>;
-  Index i = 0;
-  for (; i + 16 <= size; i += 16) Block::Map(y + i) = Block::Map(a + i) * (Block::Map(b + i) * factor);
-  for (; i < size; ++i) y[i] = a[i] * (b[i] * factor);
+  for_lanes<Scalar>(size, [&](Index i, auto tag) {
+    using X = typename decltype(tag)::type;
+    store_at(y + i, load_as<X>(a + i) * (load_as<X>(b + i) * factor));
+  });
 }
 
 /// y_k ← a ⊙ x_k for columns k = 0 … count - 1 of n entries; column 0 is also scaled by `factor`, as above. Keeps 48
@@ -66,20 +57,20 @@ void set_entrywise_product(Scalar* y, const Scalar* a, Scalar factor, const Scal
 template <class Scalar>
 void set_entrywise_products(Scalar* y, Index y_stride, const Scalar* a, Scalar factor, const Scalar* x, Index x_stride,
                             Index n, Index count) {
-  using Block = Eigen::Array<Scalar, 16, 1>;
+  using X = Lanes<Scalar>;
   Index i = 0;
   for (; i + 48 <= n; i += 48) {
-    const Block a0 = Block::Map(a + i), a1 = Block::Map(a + i + 16), a2 = Block::Map(a + i + 32);
-    Scalar* target = y + i;
-    const Scalar* source = x + i;
-    Block::Map(target) = a0 * (Block::Map(source) * factor);
-    Block::Map(target + 16) = a1 * (Block::Map(source + 16) * factor);
-    Block::Map(target + 32) = a2 * (Block::Map(source + 32) * factor);
+    const X a0 = X::load(a + i), a1 = X::load(a + i + 16), a2 = X::load(a + i + 32);
+    Scalar* to = y + i;
+    const Scalar* from = x + i;
+    (a0 * (X::load(from) * factor)).store(to);
+    (a1 * (X::load(from + 16) * factor)).store(to + 16);
+    (a2 * (X::load(from + 32) * factor)).store(to + 32);
     for (Index k = 1; k < count; ++k) {
-      target += y_stride, source += x_stride;
-      Block::Map(target) = a0 * Block::Map(source);
-      Block::Map(target + 16) = a1 * Block::Map(source + 16);
-      Block::Map(target + 32) = a2 * Block::Map(source + 32);
+      to += y_stride, from += x_stride;
+      (a0 * X::load(from)).store(to);
+      (a1 * X::load(from + 16)).store(to + 16);
+      (a2 * X::load(from + 32)).store(to + 32);
     }
   }
   for (Index k = 0; k < count && i < n; ++k)
@@ -89,28 +80,28 @@ void set_entrywise_products(Scalar* y, Index y_stride, const Scalar* a, Scalar f
 /// y_i += factor x_i.
 template <class Scalar>
 void add_scaled(Scalar* y, const Scalar* x, Scalar factor, Index size) {
-  for_blocks<16, 1>(size, [&](Index i, auto count) {
-    using Block = BlockOf<Scalar, decltype(count)>;
-    Block::Map(y + i) += Block::Map(x + i) * factor;
+  for_lanes<Scalar>(size, [&](Index i, auto tag) {
+    using X = typename decltype(tag)::type;
+    store_at(y + i, load_as<X>(y + i) + load_as<X>(x + i) * factor);
   });
 }
 
 /// y_i ← x_i / divisor.
 template <class Scalar>
 void set_quotients(Scalar* y, const Scalar* x, Scalar divisor, Index size) {
-  for_blocks<16, 1>(size, [&](Index i, auto count) {
-    using Block = BlockOf<Scalar, decltype(count)>;
-    Block::Map(y + i) = Block::Map(x + i) / divisor;
+  for_lanes<Scalar>(size, [&](Index i, auto tag) {
+    using X = typename decltype(tag)::type;
+    store_at(y + i, load_as<X>(x + i) / load_all<X>(divisor));
   });
 }
 
 /// y_i += x_i.
 template <class Scalar>
 void add_entries(Scalar* y, const Scalar* x, Index size) {
-  using Block = Eigen::Array<Scalar, 16, 1>;
-  Index i = 0;
-  for (; i + 16 <= size; i += 16) Block::Map(y + i) += Block::Map(x + i);
-  for (; i < size; ++i) y[i] += x[i];
+  for_lanes<Scalar>(size, [&](Index i, auto tag) {
+    using X = typename decltype(tag)::type;
+    store_at(y + i, load_as<X>(y + i) + load_as<X>(x + i));
+  });
 }
 
 /// x_i ← x_i y_i.

@@ -21,22 +21,22 @@ struct Extent {
 };
 template <class Scalar>
 Extent<Scalar> measure_extent(MatrixView<const Scalar> x) {
-  using Block = Eigen::Array<Scalar, 16, 1>;
-  Block largest = Block::Zero(), zeros = Block::Zero();
+  auto some = Lanes<Scalar>::all(0), zeros = some;
+  Scalar largest(0), zero(0);
   for (Index t = 0; t < x.cols(); ++t) {
     const Scalar* const column = x.col(t).data();
     Index i = 0;
     for (; i + 16 <= x.rows(); i += 16) {
-      const Block x_block = Block::Map(column + i);
-      largest = largest.max(x_block.abs());
-      zeros += x_block * Scalar(0);
+      const auto entries = Lanes<Scalar>::load(column + i), product = entries * Scalar(0);
+      some = larger(some, larger(entries, product - entries));
+      zeros = zeros + product;
     }
     for (; i < x.rows(); ++i) {
-      largest[0] = std::max(largest[0], std::abs(column[i]));
-      zeros[0] += column[i] * Scalar(0);
+      largest = std::max(largest, std::abs(column[i]));
+      zero += column[i] * Scalar(0);
     }
   }
-  Extent<Scalar> extent{largest.maxCoeff(), zeros.sum() == Scalar(0)};
+  Extent<Scalar> extent{std::max(largest, some.largest()), zeros.sum() + zero == Scalar(0)};
   if (extent.all_finite) return extent;
   extent.largest = 0;
   for (Index t = 0; t < x.cols(); ++t)
@@ -75,12 +75,9 @@ void set_times_power_of_two(ColumnView<Scalar> y, ColumnView<const Scalar> x, do
 template <class Scalar>
 void add_times_power_of_two(ColumnView<Scalar> y, ColumnView<const Scalar> x, double exponent) {
   using Limits = std::numeric_limits<Scalar>;
-  using Block = Eigen::Array<Scalar, 16, 1>;
-  Index i = 0;
   if (Limits::min_exponent < exponent && exponent < Limits::max_exponent)
-    for (const Scalar factor = normal_power_of_two<Scalar>(static_cast<int>(exponent)); i + 16 <= x.size(); i += 16)
-      Block::Map(y.data() + i) += Block::Map(x.data() + i) * factor;
-  for (; i < x.size(); ++i) y[i] += times_power_of_two(x[i], exponent);
+    return add_scaled(y.data(), x.data(), normal_power_of_two<Scalar>(static_cast<int>(exponent)), x.size());
+  for (Index i = 0; i < x.size(); ++i) y[i] += times_power_of_two(x[i], exponent);
 }
 
 /// ‖x‖ without intermediate overflow.
@@ -103,14 +100,14 @@ double normalize_extreme_column(ColumnView<Scalar> x) {
   if (norm == Scalar(0)) return log2_zero;
   if (norm > std::numeric_limits<Scalar>::max()) {  // ‖x‖ overflows although the entries are finite
     constexpr int headroom = 32;
-    x *= std::ldexp(Scalar(1), -headroom);
+    set_scaled(x.data(), x.data(), std::ldexp(Scalar(1), -headroom), x.size());
     return std::isfinite(stable_norm<Scalar>(x)) ? headroom + normalize_extreme_column<Scalar>(x) : 0;
   }
   if (std::isnan(norm)) return 0;  // NaN propagates to the rows that see x
   int exponent = 0;
   std::frexp(norm, &exponent);
   const int half = exponent / 2;  // in two steps, because 2^-exponent alone can overflow
-  x = (x * std::ldexp(Scalar(1), -half)) * std::ldexp(Scalar(1), half - exponent);
+  for (const int part : {-half, half - exponent}) set_scaled(x.data(), x.data(), std::ldexp(Scalar(1), part), x.size());
   return exponent;
 }
 
@@ -126,10 +123,10 @@ double normalize_column(ColumnView<const Scalar> x, ColumnView<Scalar> y, Scalar
     norm = std::sqrt(square) * std::abs(by);
     return exponent;
   }
-  y = x;
+  std::copy_n(x.data(), x.size(), y.data());
   const double exponent = normalize_extreme_column<Scalar>(y);
-  y *= factor;
-  norm = y.norm();
+  set_scaled(y.data(), y.data(), factor, y.size());
+  norm = std::sqrt(squared_norm(y.data(), y.size()));
   return exponent;
 }
 

@@ -6,21 +6,21 @@
 #include <cmath>
 #include <vector>
 
-#include <sympow/core/concepts.hpp>
+#include <sympow/simd/packets.hpp>
 #include <sympow/tensor/symmetric_power_tree.hpp>
 
 namespace SYMPOW_NAMESPACE::detail {
 
 /// Entries per 64-byte write; 1 for class types.
 template <class Scalar>
-inline constexpr Index packet_size =
-    Eigen::NumTraits<Scalar>::RequireInitialization ? 1 : std::max<Index>(1, 64 / Index(sizeof(Scalar)));
+inline constexpr int packet_size =
+    Eigen::NumTraits<Scalar>::RequireInitialization ? 1 : std::max(1, 64 / int{sizeof(Scalar)});
 
 /// Writes a column from first entry to last. A run is written in whole packets while the column has room; the next run
 /// overwrites the excess. Reads up to packet_size - 1 entries past the end of a run.
 template <class Scalar>
 class ColumnInMemory {
-  using Packet = Eigen::Array<Scalar, packet_size<Scalar>, 1>;
+  using Packet = Lanes<Scalar, packet_size<Scalar>>;
 
  public:
   ColumnInMemory(Scalar* begin, Index size) : next_(begin), remaining_(size) {}
@@ -32,10 +32,10 @@ class ColumnInMemory {
   void put(Scalar factor, const Scalar* x, Index size) {
     Scalar* const y = next_;
     const Index whole = std::min(size, remaining_ - packet_size<Scalar> + 1);
-    const Packet factors = Packet::Constant(factor);
+    const Packet factors = Packet::all(factor);
     Index i = 0;
 #pragma GCC unroll 1  // runs are mostly short
-    for (; i < whole; i += packet_size<Scalar>) Packet::Map(y + i) = factors * Packet::Map(x + i);
+    for (; i < whole; i += packet_size<Scalar>) (factors * Packet::load(x + i)).store(y + i);
 #pragma GCC unroll 1
     for (; i < size; ++i) y[i] = factor * x[i];
     next_ += size;

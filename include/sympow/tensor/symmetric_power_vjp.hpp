@@ -87,21 +87,22 @@ class SymmetricPowerVjp {
   template <int size>
   void add_tokens(int level, const MatrixView<const Scalar>& da, const MatrixView<Scalar>& dx, Index i, int run,
                   Index t) {
-    using Packet = Eigen::Array<Scalar, size, 1>;
+    using X = std::conditional_t<size == 1, Scalar, Lanes<Scalar, size>>;
     const MatrixView<const Scalar> x = prefixes_.x();
     const Index a_right = da.outerStride(), x_right = x.outerStride(), dx_right = dx.outerStride(), count = da.cols();
     const Scalar *a = da.data() + t, *factor = x.data() + i * x_right + t;
     Scalar* target = dx.data() + t;
-    const Packet prefix = Packet::Map(prefixes_[level] + t), first = Packet::Map(a) * prefixes_.factor(run);
-    Packet sum = first * Packet::Map(factor);
-    Packet::Map(target) += first * prefix;
+    const X prefix = load_as<X>(prefixes_[level] + t), first = load_as<X>(a) * prefixes_.factor(run);
+    X sum = first * load_as<X>(factor);
+    store_at(target, load_as<X>(target) + first * prefix);
     for (Index k = 1; k < count; ++k) {
       a += a_right, factor += x_right, target += dx_right;
-      const Packet gradient = Packet::Map(a);
-      sum += gradient * Packet::Map(factor);
-      Packet::Map(target) += gradient * prefix;
+      const X gradient = load_as<X>(a);
+      sum = sum + gradient * load_as<X>(factor);
+      store_at(target, load_as<X>(target) + gradient * prefix);
     }
-    Packet::Map(d_prefixes_.col(level).data() + t) += sum;
+    Scalar* const to = d_prefixes_.col(level).data() + t;
+    store_at(to, load_as<X>(to) + sum);
   }
 
   // The same sums for one token with contiguous entries.
@@ -125,7 +126,7 @@ class SymmetricPowerVjp {
   }
 
   // Tokens per register; four registers hide the latency of an addition.
-  static constexpr int packet = std::max(16, EIGEN_MAX_STATIC_ALIGN_BYTES) / int{sizeof(Scalar)};
+  static constexpr int packet = packets::lanes<Scalar>;
 
   SymmetricPowerPrefixes<P, Scalar> prefixes_;
   MatrixView<Scalar> d_prefixes_, sums_;
