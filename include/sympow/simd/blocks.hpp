@@ -6,16 +6,16 @@
 namespace SYMPOW_NAMESPACE::detail {
 
 /// Calls f(first, count) for consecutive blocks. `count` is `Eigen::fix<block>` for full blocks; the remainder goes
-/// through the `smaller` blocks, and unless these end with 1 as an `Index`. For short columns, where Eigen's loops of
-/// run-time length cost more than their entries, and for loops that compilers at -O2 would go through one by one.
+/// through the `smaller` blocks, and then as an `Index`. For short columns, where Eigen's loops of run-time length cost
+/// more than their entries, and for loops that compilers at -O2 would go through one by one.
 template <int block = 16, int... smaller, class F>
 [[gnu::always_inline]] inline void for_blocks(Index size, F&& f) {
   Index first = 0;
   for (; first + block <= size; first += block) f(first, Eigen::fix<block>);
   if constexpr (sizeof...(smaller) > 0)
     for_blocks<smaller...>(size - first, [&](Index begin, auto count) { f(first + begin, count); });
-  else if constexpr (block > 1)
-    if (first < size) f(first, size - first);
+  else if (first < size)
+    f(first, size - first);
 }
 
 /// Rows of a block, from the type of its `count`; Dynamic for the remainder.
