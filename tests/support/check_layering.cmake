@@ -19,7 +19,7 @@ set(below_io core)
 set(below_layer core simd structured combinatorics tensor feature rotation transition attention systems)
 set(below_verify core simd structured combinatorics tensor feature rotation transition attention systems layer exact io/output_file.hpp)
 set(below_c core simd combinatorics tensor feature rotation transition attention io/output_file.hpp)  # above them all
-set(may_open_eigen core/lazy_expression.hpp core/linear_operator.hpp simd/packets.hpp)
+set(may_open_eigen core/lazy_expression.hpp core/linear_operator.hpp simd/packed_product.hpp)
 
 # The beginning of a header: adds to `found`.
 macro(check_shape)

@@ -1,7 +1,7 @@
 // Loops over vectors in blocks of compile-time size.
 #pragma once
 
-#include <sympow/simd/packets.hpp>
+#include <sympow/simd/lanes.hpp>
 
 namespace SYMPOW_NAMESPACE::detail {
 

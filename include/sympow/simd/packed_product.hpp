@@ -5,7 +5,6 @@
 #include <cmath>
 #include <type_traits>
 
-#include <sympow/simd/packets.hpp>
 #include <sympow/simd/strided.hpp>
 
 namespace SYMPOW_NAMESPACE::detail {
@@ -19,6 +18,40 @@ inline constexpr Index panel_depth = short_sum * short_sum;
 
 /// The size of an array.
 constexpr std::size_t size_of(Index n) { return static_cast<std::size_t>(n); }
+
+/// The vector registers of the processor, as Eigen knows them, for all inner loops.
+namespace packets {
+template <class Scalar>
+using Packet = typename Eigen::internal::packet_traits<Scalar>::type;
+template <class Scalar>
+inline constexpr int lanes = Eigen::internal::unpacket_traits<Packet<Scalar>>::size;
+using Eigen::internal::PacketBlock, Eigen::internal::ptranspose;
+using Eigen::internal::padd, Eigen::internal::psub, Eigen::internal::pmul, Eigen::internal::pdiv,
+    Eigen::internal::pmadd;
+using Eigen::internal::ploadu, Eigen::internal::pstoreu, Eigen::internal::pset1;
+using Eigen::internal::pmax, Eigen::internal::predux, Eigen::internal::predux_max;
+/// a b + c, rounded as often as in packets; of numbers alone a compiler may choose, here and there differently.
+template <class Scalar>
+[[gnu::always_inline]] inline Scalar multiply_add(Scalar a, Scalar b, Scalar c) {
+#if defined(__FMA__) || defined(__ARM_FEATURE_FMA)
+  if constexpr (std::is_same_v<Scalar, float> || std::is_same_v<Scalar, double>) return std::fma(a, b, c);
+#endif
+  return a * b + c;
+}
+/// The larger of two, a where b is no number: as Eigen's own on x86, not on ARM, which takes the one that is none.
+template <class Packet>
+[[gnu::always_inline]] inline Packet larger(const Packet& a, const Packet& b) {
+  return a < b ? b : a;
+}
+/// Keeps x in a register: where these are few, g++ would read it from memory again for every use.
+template <class Packet>
+[[gnu::always_inline]] inline void keep_in_register([[maybe_unused]] Packet& x) {
+#if EIGEN_ARCH_i386_OR_x86_64
+  if constexpr (EIGEN_ARCH_DEFAULT_NUMBER_OF_REGISTERS < 32 && Eigen::internal::unpacket_traits<Packet>::size > 1)
+    asm("" : "+x"(x));
+#endif
+}
+}  // namespace packets
 
 /// Products of blocks, by packets.
 template <class Scalar>

@@ -6,7 +6,7 @@
 #include <cmath>
 #include <vector>
 
-#include <sympow/simd/packets.hpp>
+#include <sympow/simd/lanes.hpp>
 #include <sympow/tensor/symmetric_power_tree.hpp>
 
 namespace SYMPOW_NAMESPACE::detail {
