@@ -114,8 +114,9 @@ void check(const F& feature, Index d, Index m, Index others, detail::PhiVjpBuffe
                 20 * F::degree * unit<Scalar> * std::abs(phi(first + k, begin + t)));
   };
   Index next = 0;
-  detail::for_phi_panels_vjp<F, Scalar>(
-      feature, memory, tokens.leftCols(m), tokens.rightCols(others), result,
+  const detail::PassFeatureOf<Scalar, F> of_pass(feature);
+  detail::for_phi_panels_vjp<detail::PowerFeature<Scalar>, Scalar>(
+      of_pass, memory, tokens.leftCols(m), tokens.rightCols(others), result,
       [&](Index first, Entries of_own, Entries of_others, detail::MatrixView<Scalar> gradients) {
         REQUIRE(first == next);
         REQUIRE(gradients.rows() == m);
@@ -131,10 +132,10 @@ void check(const F& feature, Index d, Index m, Index others, detail::PhiVjpBuffe
     for (Index i = 0; i < d; ++i) REQUIRE(std::abs(result(i, t) - expected(i, t)) <= bound * std::abs(size(i, t)));
   // Without φ the same bits.
   const Matrix<Scalar> beside_phi = result;
-  detail::for_phi_gradients<F, Scalar>(feature, memory, tokens.leftCols(m), result,
-                                       [&](Index first, detail::MatrixView<Scalar> gradients) {
-                                         if (m > 0) gradients = dy.middleRows(first, gradients.cols()).transpose();
-                                       });
+  detail::for_phi_gradients<detail::PowerFeature<Scalar>, Scalar>(
+      of_pass, memory, tokens.leftCols(m), result, [&](Index first, detail::MatrixView<Scalar> gradients) {
+        if (m > 0) gradients = dy.middleRows(first, gradients.cols()).transpose();
+      });
   REQUIRE(result == beside_phi);
   larger.block(1, 1, d, m).setConstant(7);
   REQUIRE((larger.array() == 7).all());
@@ -158,7 +159,7 @@ TEMPLATE_TEST_CASE("gradients behind the interface are those of φ with its expo
   using Scalar = TestType;
   const Index d = 3, n = 6;
   const auto check_of = [&](const auto& feature, double size) {
-    const detail::EmbeddedFeatureOf<Scalar, std::remove_cvref_t<decltype(feature)>> interface(feature);
+    const detail::PassFeatureOf<Scalar, std::remove_cvref_t<decltype(feature)>> interface(feature);
     const detail::EmbeddedFeature<Scalar>& embedded = interface;
     REQUIRE(embedded.has_vjp());
     const Index D = embedded.dimension(d);
@@ -194,7 +195,7 @@ TEMPLATE_TEST_CASE("gradients behind the interface are those of φ with its expo
 
 TEST_CASE("a map says what it has", "[attention]") {
   const auto says = [](const auto& feature) {
-    const detail::EmbeddedFeatureOf<float, std::remove_cvref_t<decltype(feature)>> interface(feature);
+    const detail::PassFeatureOf<float, std::remove_cvref_t<decltype(feature)>> interface(feature);
     return std::array{interface.has_kappa(), interface.has_vjp(), interface.has_slope()};
   };
   REQUIRE(says(OnePlusSquared{}) == std::array{true, false, false});
@@ -206,7 +207,7 @@ TEST_CASE("a map says what it has", "[attention]") {
 TEST_CASE("a φ of zeros has a gradient", "[attention]") {
   MatrixXd x = MatrixXd::Zero(2, 1), features(2, 1), dx(2, 1), d_features(2, 1);
   const Identity identity;
-  const detail::EmbeddedFeatureOf<double, Identity> embedded(identity);
+  const detail::PassFeatureOf<double, Identity> embedded(identity);
   VectorXd exponents(1), norms(1);
   d_features << 3, 4;
   static_cast<const detail::EmbeddedFeature<double>&>(embedded).embed(
@@ -222,7 +223,7 @@ TEST_CASE("a φ of zeros has a gradient", "[attention]") {
 TEMPLATE_TEST_CASE("slopes of scores have the scale of the scores", "[attention]", float, double) {
   using Scalar = TestType;
   const OnePlusSquaredWithVjp feature;
-  const detail::EmbeddedFeatureOf<Scalar, OnePlusSquaredWithVjp> embedded(feature);
+  const detail::PassFeatureOf<Scalar, OnePlusSquaredWithVjp> embedded(feature);
   const Index n = 70;  // more than a block of keys
   Random random(3);
   const Matrix<Scalar> logits = random.matrix<Scalar>(n, n);

@@ -10,11 +10,15 @@
   SYMPOW_GRADIENTS(LINKAGE, double, sympow::Linear)                                \
   SYMPOW_GRADIENTS(LINKAGE, double, sympow::SymmetricPower<2>)                     \
   SYMPOW_GRADIENTS(LINKAGE, double, sympow::SymmetricPower<3>)                     \
+  SYMPOW_BACKWARD_PASSES(LINKAGE, double, sympow::detail::PowerFeature<double>)    \
   SYMPOW_BACKWARD_PASSES(LINKAGE, double, sympow::detail::EmbeddedFeature<double>) \
+  SYMPOW_BACKWARD_PASSES(LINKAGE, float, sympow::detail::PowerFeature<float>)      \
   SYMPOW_GRADIENTS(LINKAGE, float, sympow::Linear)                                 \
   SYMPOW_GRADIENTS(LINKAGE, float, sympow::SymmetricPower<2>)                      \
   SYMPOW_GRADIENTS(LINKAGE, float, sympow::SymmetricPower<4>)                      \
   SYMPOW_GRADIENTS(LINKAGE, float, sympow::SymmetricPower<8>)                      \
+  SYMPOW_BACKWARD_PASSES(LINKAGE, double, sympow::Exponential)                     \
+  SYMPOW_BACKWARD_PASSES(LINKAGE, float, sympow::Exponential)                      \
   SYMPOW_GRADIENTS(LINKAGE, double, sympow::Exponential)                           \
   SYMPOW_GRADIENTS(LINKAGE, float, sympow::Exponential)
 

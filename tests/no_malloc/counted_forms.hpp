@@ -6,12 +6,14 @@
 
 #include <sympow/attention/compiled_forms.hpp>
 
-// Embedded scores of every map are those of `EmbeddedFeature`.
-#define COUNTED_FORMS(LINKAGE)                             \
-  SYMPOW_FORMS(LINKAGE, float, sympow::Linear)             \
-  SYMPOW_FORMS(LINKAGE, float, sympow::SymmetricPower<2>)  \
-  SYMPOW_FORMS(LINKAGE, float, sympow::Exponential)        \
-  SYMPOW_FORMS(LINKAGE, double, sympow::SymmetricPower<3>) \
+#define COUNTED_FORMS(LINKAGE)                                         \
+  SYMPOW_FORMS(LINKAGE, float, sympow::Linear)                         \
+  SYMPOW_FORMS(LINKAGE, float, sympow::SymmetricPower<2>)              \
+  SYMPOW_FORMS(LINKAGE, float, sympow::Exponential)                    \
+  SYMPOW_FORMS(LINKAGE, double, sympow::SymmetricPower<3>)             \
+  SYMPOW_PASSES(LINKAGE, float, sympow::Exponential)                   \
+  SYMPOW_PASSES(LINKAGE, float, sympow::detail::PowerFeature<float>)   \
+  SYMPOW_PASSES(LINKAGE, double, sympow::detail::PowerFeature<double>) \
   SYMPOW_PASSES(LINKAGE, float, sympow::detail::EmbeddedFeature<float>)
 
 COUNTED_FORMS(extern)

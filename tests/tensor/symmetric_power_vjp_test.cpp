@@ -2,6 +2,7 @@
 #include <cmath>
 
 #include <sympow/feature/symmetric_power.hpp>
+#include <sympow/tensor/quadratic_form.hpp>
 
 #include "catch.hpp"
 #include "definition.hpp"
@@ -61,31 +62,30 @@ void require_defined(const DX& dx, const Defined& expected, int p) {
     }
 }
 
-/// What `embed_by_panels_vjp` makes of dy: d × m.
+/// What panels of φ and the way back through them make of dy: d × m.
 template <int P, class Scalar>
 Matrix<Scalar> by_panels(const Matrix<Scalar>& x, const Matrix<Scalar>& dy, Index width) {
-  const SymmetricPower<P> feature;
+  using View = detail::MatrixView<Scalar>;
   const Index d = x.rows(), n = x.cols(), m = dy.cols();
-  const Matrix<Scalar> tokens = x.transpose(), phi = symmetric_power<P>(x);
-  Matrix<Scalar> panel(n, width), prefixes(n, P - 1), d_panel(m, width), scratch(m, feature.vjp_columns(d));
+  const Matrix<Scalar> phi = symmetric_power<P>(x);
+  Matrix<Scalar> tokens = x.transpose(), panel(n, width), prefixes(n, P - 1), d_panel(m, width),
+                 scratch(m, detail::SymmetricPowerVjp<Scalar>::scratch_columns(P, d));
   Matrix<Scalar> larger = Matrix<Scalar>::Constant(m + 2, d + 2, 7);
-  Index next = 0;
   scratch.setConstant(7);
   d_panel.setConstant(7);
-  feature.embed_by_panels_vjp(
-      tokens, panel, prefixes, d_panel, scratch, larger.block(1, 1, m, d),
-      [&](Index first, auto&& entries, auto&& gradients) {
-        const Index w = entries.cols();
-        REQUIRE(first == next);
-        REQUIRE((entries.rows() == n && gradients.rows() == m && gradients.cols() == w));
-        next += w;
-        if (m > 0) gradients = dy.middleRows(first, w).transpose();
-        if (n == 0) return;  // what is empty has no memory
-        const Matrix<Scalar> expected = phi.middleRows(first, w).transpose();
-        // The embedding of columns multiplies in another order.
-        REQUIRE(((entries - expected).cwiseAbs().array() <= 10 * P * unit<Scalar> * expected.cwiseAbs().array()).all());
-      });
-  REQUIRE(next == phi.rows());
+  detail::SymmetricPowerPanels<Scalar> entries(P, View(tokens), View(panel), View(prefixes));
+  detail::SymmetricPowerVjp<Scalar> back(P, View(tokens).topRows(m), View(d_panel), View(scratch),
+                                         View(larger).block(1, 1, m, d));
+  for (Index first = 0, w = 0; first < phi.rows(); first += w) {
+    w = std::min(width, phi.rows() - first);
+    entries.fill(w);
+    const Matrix<Scalar> expected = phi.middleRows(first, w).transpose();
+    // The embedding of columns multiplies in another order.
+    REQUIRE(((panel.leftCols(w) - expected).cwiseAbs().array() <= 10 * P * unit<Scalar> * expected.cwiseAbs().array())
+                .all());
+    d_panel.leftCols(w) = dy.middleRows(first, w).transpose();
+    back.take(w);
+  }
   const Matrix<Scalar> result = larger.block(1, 1, m, d).transpose();
   larger.block(1, 1, m, d).setConstant(7);
   REQUIRE((larger.array() == 7).all());  // nothing beside it
@@ -142,12 +142,11 @@ TEMPLATE_TEST_CASE("long runs of leaves", "[tensor]", float, double) {
 
 TEMPLATE_TEST_CASE("one gradient of φ² for all tokens is a quadratic form's", "[tensor]", float, double) {
   test::Random random(5);
-  const SymmetricPower<2> feature;
   for (const Index d : {1, 2, 5, 33}) {
     const Matrix<TestType> x = random.matrix<TestType>(d, 7);
-    const Vector<TestType> z = random.matrix<TestType>(feature.dimension(d), 1);
+    const Vector<TestType> z = random.matrix<TestType>(symmetric_dimension(d, 2), 1);
     Matrix<TestType> form(d, d);
-    feature.set_quadratic_form(detail::ColumnView<const TestType>(z), detail::MatrixView<TestType>(form));
+    detail::set_quadratic_form<TestType>(detail::ColumnView<const TestType>(z), detail::MatrixView<TestType>(form));
     REQUIRE(form == form.transpose());
     require_defined<TestType>((form * x).eval(), defined_vjp<TestType>(x, z.replicate(1, 7), 2), 2);
   }

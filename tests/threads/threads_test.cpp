@@ -67,11 +67,6 @@ struct Failing {
     count();
     square.embed(x, y);
   }
-  template <class X, class Panel, class Consume>
-  void embed_by_panels(const X& x, Panel& panel, Panel& prefixes, Consume&& consume) const {
-    count();
-    square.embed_by_panels(x, panel, prefixes, consume);
-  }
   void count() const {
     if (++*calls >= last) throw std::bad_alloc();
   }

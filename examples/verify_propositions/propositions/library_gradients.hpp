@@ -18,7 +18,9 @@
   SYMPOW_GRADIENTS(LINKAGE, Scalar, sympow::Linear)                                \
   SYMPOW_GRADIENTS(LINKAGE, Scalar, sympow::SymmetricPower<2>)                     \
   SYMPOW_GRADIENTS(LINKAGE, Scalar, sympow::SymmetricPower<8>)                     \
+  SYMPOW_BACKWARD_PASSES(LINKAGE, Scalar, sympow::detail::PowerFeature<Scalar>)    \
   SYMPOW_BACKWARD_PASSES(LINKAGE, Scalar, sympow::detail::EmbeddedFeature<Scalar>) \
+  SYMPOW_BACKWARD_PASSES(LINKAGE, Scalar, sympow::Exponential)                     \
   SYMPOW_GRADIENTS(LINKAGE, Scalar, sympow::Exponential)
 #ifdef SYMPOW_COMPILED_PROVEN_GRADIENTS
 SYMPOW_PROVEN_GRADIENTS(extern, float)

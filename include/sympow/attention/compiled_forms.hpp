@@ -24,11 +24,11 @@
 /// feature map. Use it outside of every namespace as well.
 #define SYMPOW_INSTANTIATE_FORMS(Scalar, ...) SYMPOW_FORMS(, Scalar, __VA_ARGS__)
 
-#define SYMPOW_FORMS(LINKAGE, Scalar, ...)    \
-  SYMPOW_PASSES(LINKAGE, Scalar, __VA_ARGS__) \
+#define SYMPOW_FORMS(LINKAGE, Scalar, ...)                                   \
+  LINKAGE template class sympow::detail::PassFeatureOf<Scalar, __VA_ARGS__>; \
   LINKAGE template struct sympow::detail::FormCalls<Scalar, __VA_ARGS__>;
 
-/// Without the calls: what maps with an embedded score have in common.
+/// The passes, which see a feature map as one of three: a power, an embedded score, or `Exponential`.
 #define SYMPOW_PASSES(LINKAGE, Scalar, ...)                                   \
   LINKAGE template struct sympow::detail::ForwardPasses<Scalar, __VA_ARGS__>; \
   LINKAGE template struct sympow::detail::StateOperations<Scalar, __VA_ARGS__>;
@@ -68,9 +68,11 @@
   LINKAGE template class sympow::Householder<Scalar>;
 
 /// What the library `sympow::forms` holds for a scalar type.
-#define SYMPOW_ALL_FORMS(LINKAGE, Scalar)            \
-  SYMPOW_FEATURE_MAPS(SYMPOW_FORMS, LINKAGE, Scalar) \
-  SYMPOW_PASSES(LINKAGE, Scalar, sympow::detail::EmbeddedFeature<Scalar>)
+#define SYMPOW_ALL_FORMS(LINKAGE, Scalar)                                 \
+  SYMPOW_PASSES(LINKAGE, Scalar, sympow::detail::PowerFeature<Scalar>)    \
+  SYMPOW_PASSES(LINKAGE, Scalar, sympow::detail::EmbeddedFeature<Scalar>) \
+  SYMPOW_PASSES(LINKAGE, Scalar, sympow::Exponential)                     \
+  SYMPOW_FEATURE_MAPS(SYMPOW_FORMS, LINKAGE, Scalar)
 
 #ifdef SYMPOW_COMPILED_FORMS
 SYMPOW_ALL_FORMS(extern, float)

@@ -8,18 +8,19 @@
 #define SYMPOW_EXTERN_GRADIENTS(Scalar, ...) SYMPOW_GRADIENTS(extern, Scalar, __VA_ARGS__)
 #define SYMPOW_INSTANTIATE_GRADIENTS(Scalar, ...) SYMPOW_GRADIENTS(, Scalar, __VA_ARGS__)
 
-#define SYMPOW_GRADIENTS(LINKAGE, Scalar, ...)         \
-  SYMPOW_BACKWARD_PASSES(LINKAGE, Scalar, __VA_ARGS__) \
+#define SYMPOW_GRADIENTS(LINKAGE, Scalar, ...) \
   LINKAGE template struct sympow::detail::GradientCalls<Scalar, __VA_ARGS__>;
 
-/// Without the calls: what maps with an embedded score have in common.
+/// The passes, which see a feature map as one of three.
 #define SYMPOW_BACKWARD_PASSES(LINKAGE, Scalar, ...) \
   LINKAGE template struct sympow::detail::BackwardPasses<Scalar, __VA_ARGS__>;
 
 /// Those of the maps in `SYMPOW_ALL_FORMS`.
-#define SYMPOW_ALL_GRADIENTS(LINKAGE, Scalar)            \
-  SYMPOW_FEATURE_MAPS(SYMPOW_GRADIENTS, LINKAGE, Scalar) \
-  SYMPOW_BACKWARD_PASSES(LINKAGE, Scalar, sympow::detail::EmbeddedFeature<Scalar>)
+#define SYMPOW_ALL_GRADIENTS(LINKAGE, Scalar)                                      \
+  SYMPOW_BACKWARD_PASSES(LINKAGE, Scalar, sympow::detail::PowerFeature<Scalar>)    \
+  SYMPOW_BACKWARD_PASSES(LINKAGE, Scalar, sympow::detail::EmbeddedFeature<Scalar>) \
+  SYMPOW_BACKWARD_PASSES(LINKAGE, Scalar, sympow::Exponential)                     \
+  SYMPOW_FEATURE_MAPS(SYMPOW_GRADIENTS, LINKAGE, Scalar)
 
 /// What the usual transitions do on the way back.
 #define SYMPOW_VJP_VIEW(LINKAGE, Scalar, ...) LINKAGE template class sympow::detail::VjpViewOf<Scalar, __VA_ARGS__>;

@@ -217,7 +217,7 @@ void go_on_from(State<Scalar, F>& state, Form form, const FormInputs<Scalar, F>&
   const Index before = frames.tokens;
   double log_decay = frames.log_decay;
   call.state = &content;
-  ForwardPasses<Scalar, PassFeature<Scalar, F>>::from_state(form, pass_feature<Scalar>(x.feature), call);
+  ForwardPasses<Scalar, InterfaceOf<Scalar, F>>::from_state(form, pass_feature<Scalar>(x.feature), call);
   if (&call.transition != &x.transition) {  // what the state says of its decays is what the transition says
     for (Index t = 0; t < frames.tokens - before; ++t) log_decay += x.transition.log_decay(t);
     frames.log_decay = log_decay;
@@ -321,7 +321,7 @@ template <class Scalar, FeatureMap F>
 void FormCalls<Scalar, F>::attention(const Inputs& x, Workspace<Scalar>& workspace) {
   with_forward_call(x, workspace, [&](ForwardCall<Scalar>& call) {
     const auto run_pass = [&] {
-      ForwardPasses<Scalar, PassFeature<Scalar, F>>::attention(pass_feature<Scalar>(x.feature), call);
+      ForwardPasses<Scalar, InterfaceOf<Scalar, F>>::attention(pass_feature<Scalar>(x.feature), call);
     };
     if (!x.tape) return run_pass();
     TapeContent<Scalar, F>& kept = TapeAccess::begin(*x.tape);

@@ -128,10 +128,11 @@ constexpr bool check_vjp() {
       HasVjp<A, Scalar>,
       "gradients need a transition with a way back: Gradient, zero_gradient, add_decay_flows, to_segment_frame_vjp "
       "and apply_to_queries_vjp, see transition/segment_vjp.hpp");
-  constexpr bool embeds = F::score != Score::embedded || FeatureMapWithVjp<F> || (is_direct && KernelWithSlope<F>);
+  constexpr bool embeds = F::score == Score::exponential || FeatureMapWithVjp<F> ||
+                          (is_direct && (F::score == Score::power || KernelWithSlope<F>));
   static_assert(embeds,
-                "gradients need embed_vjp(x, y, dy, dx) of a feature map with an embedded score; those of attention "
-                "kappa_slope(s), if it has kappa(s)");
+                "gradients need embed_vjp(x, y, dy, dx) of a feature map with an embedding; those of attention "
+                "none of a power, and of an embedded score with kappa(s) kappa_slope(s)");
   return HasVjp<A, Scalar> && embeds;
 }
 
@@ -277,7 +278,7 @@ Adjoint<Scalar> adjoint_of(const VjpInputs<Scalar, F>& x) {
 /// The gradients of a state form, from its state or tape.
 template <class Scalar, FiniteFeatureMap F>
 void go_back_by_chunks(const VjpInputs<Scalar, F>& x, const BackwardCall<Scalar>& call) {
-  using Pass = BackwardPasses<Scalar, PassFeature<Scalar, F>>;
+  using Pass = BackwardPasses<Scalar, InterfaceOf<Scalar, F>>;
   const auto& of_pass = pass_feature<Scalar>(x.feature);
   const Index d = x.K.rows(), e = x.V.rows();
   std::optional<State<Scalar, F>> empty;
@@ -346,7 +347,7 @@ void GradientCalls<Scalar, F>::run(Form form, const Inputs& x, const VjpResults<
   with_backward_call(x, to, work, [&](BackwardCall<Scalar> call) {
     if (form == Form::attention) {
       call.saved = rows_of_tape(x);
-      BackwardPasses<Scalar, PassFeature<Scalar, F>>::attention(pass_feature<Scalar>(x.feature), call);
+      BackwardPasses<Scalar, InterfaceOf<Scalar, F>>::attention(pass_feature<Scalar>(x.feature), call);
     } else if constexpr (FiniteFeatureMap<F>) {
       go_back_by_chunks(x, call);
     }

@@ -132,8 +132,9 @@ class ScanVjp {
           adjoint.sums.clear();
           adjoint.gauge = adjoint_.gauge;
         }
-        BackwardPasses<Scalar, F>::from_states(x_.feature, call, source, own.size, state,
-                                               rows ? BackwardPart::rows : BackwardPart::all);
+        BackwardPasses<Scalar, InterfaceOf<Scalar, F>>::from_states(pass_feature<Scalar>(x_.feature), call, source,
+                                                                    own.size, state,
+                                                                    rows ? BackwardPart::rows : BackwardPart::all);
       });
     });
   }

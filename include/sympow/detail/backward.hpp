@@ -199,9 +199,9 @@ struct BackwardPasses {
                           StateContent<Scalar>& first, BackwardPart part = BackwardPart::all)
     requires has_embedding<F>;
 };
-/// Those of embedded scores are compiled for their interface.
+/// Those of powers and embedded scores are compiled for their interfaces.
 template <class Scalar, FeatureMap F>
-  requires is_own_embedded<Scalar, F>
+  requires has_interface<Scalar, F>
 struct BackwardPasses<Scalar, F> {};
 
 /// Under a full mask rows come first and see all blocks, and then keys do.

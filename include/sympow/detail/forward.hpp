@@ -128,9 +128,9 @@ struct ForwardPasses {
   static void from_state(Form form, const F& feature, const ForwardCall<Scalar>& call)
     requires has_embedding<F>;
 };
-/// Those of embedded scores are compiled for their interface.
+/// Those of powers and embedded scores are compiled for their interfaces.
 template <class Scalar, FeatureMap F>
-  requires is_own_embedded<Scalar, F>
+  requires has_interface<Scalar, F>
 struct ForwardPasses<Scalar, F> {};
 
 template <class Scalar, FeatureMap F>

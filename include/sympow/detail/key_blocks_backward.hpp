@@ -84,9 +84,9 @@ class KeyBlocksBackward {
 
  private:
   // Log2 of what does not matter, where all rows of a segment see all keys before it and have forgotten none of them.
-  static double least(const Segments& s) {
+  [[nodiscard]] double least(const Segments& s) const {
     const bool is_known = !is_exponential && !s.call.options.mask.has_window() && s.action() != KeyAction::scale;
-    return is_known ? negligible_weight<Scalar, F> : log2_zero;
+    return is_known ? negligible_weight<Scalar>(feature_) : log2_zero;
   }
   static bool pulls(const Segments& s) { return s.action() == KeyAction::scale || s.action() == KeyAction::mix; }
 
@@ -234,9 +234,11 @@ class KeyBlocksBackward {
     set_scores(s, block, between, shift, logits);
     auto of_rows = m_.sums_of_rows(n), of_keys = m_.sums_of_keys(count);
     of_rows.setZero(), of_keys.setZero();
-    differentiate_block<F>(
-        logits, slopes, weights, m_.last(n).data(),
-        {m_.row_factors(n).data(), key_factors, of_rows.data(), of_keys.data(), m_.row_sums(n).data()}, rows_of);
+    const CouplingSums<Scalar> sums{m_.row_factors(n).data(), key_factors, of_rows.data(), of_keys.data(),
+                                    m_.row_sums(n).data()};
+    with_scores<F>(degree_in(feature_), [&](const auto& power) {
+      differentiate_block(power, logits, slopes, weights, m_.last(n).data(), sums, rows_of);
+    });
     for (Index j = 0; j < count && s.by_slopes(); ++j) {
       const Segment seen = rows_of(j);
       multiply_entries(slopes.col(j).data() + seen.begin, m_.slopes(n, count).col(j).data() + seen.begin, seen.size);

@@ -47,14 +47,13 @@ struct KeyPastBuffers {
 /// own channels have forgotten must not set the level of a row, and each pull rounds.
 template <class Scalar, FeatureMap F>
 class KeyPast {
-  static constexpr int P = degree_of<F>;
-
  public:
   /// Of T keys whose vectors have d rows, with e values each, by blocks of up to `most`.
   KeyPast(KeyPastBuffers<Scalar>& memory, const F& feature, KeyAction action, const Mask& mask, Index d, Index e,
           Index T, Index most)
       : memory_(memory),
         feature_(feature),
+        P_(degree_in(feature)),
         mask_(mask),
         d_(d),
         e_(e),
@@ -147,7 +146,7 @@ class KeyPast {
     auto log_decays = memory_.decays(d_);
     segment.transition().log_channel_totals(segment.range(), memory_.log_channels);
     log_decays += memory_.log_channels;
-    if (size() < moved_ + most_pulls && P * std::numbers::log2e * log_decays.minCoeff() > -far_above<Scalar>) return;
+    if (size() < moved_ + most_pulls && P_ * std::numbers::log2e * log_decays.minCoeff() > -far_above<Scalar>) return;
     moved_ = size() + 1;  // those of the segment are there
     log_decays.setZero();
     Segment behind = segment.range();
@@ -161,7 +160,7 @@ class KeyPast {
       vectors = MatrixView<Scalar>(memory_.given_vectors(d_ * T_).data() + d_ * first, d_, keys.size);
       double* const exponents = memory_.exponents(T_).data() + first;
       std::copy_n(memory_.given_exponents(T_).data() + first, keys.size, exponents);
-      decay_keys<P>(memory_.factors, log_decays, vectors, exponents, memory_.norms(T_).data() + first);
+      decay_keys(P_, memory_.factors, log_decays, vectors, exponents, memory_.norms(T_).data() + first);
       RowPanels<Scalar>::pack(keys.size, d_, strided(vectors).transposed(),
                               memory_.vectors(d_ * T_).data() + d_ * first);
       keys.heaviest = heaviest_of(exponents, keys.size);
@@ -177,6 +176,7 @@ class KeyPast {
 
   KeyPastBuffers<Scalar>& memory_;
   const F& feature_;
+  int P_;
   Mask mask_;
   Index d_, e_, T_;
   bool decays_channels_;
@@ -196,14 +196,13 @@ struct StatePastBuffers {
 /// A past, as above. Time 0 is that of the state's sums.
 template <class Scalar, FeatureMap F>
 class StatePast {
-  static constexpr int P = degree_of<F>;
-
  public:
   /// For segments of up to `most` tokens.
   StatePast(StatePastBuffers<Scalar>& memory, const F& feature, const TransitionView<Scalar>& transition,
             StateContent<Scalar>& state, Index most)
       : memory_(memory),
         feature_(feature),
+        P_(degree_in(feature)),
         transition_(transition),
         sums_(state.sums),
         recent_(state.sums.recent),
@@ -228,8 +227,8 @@ class StatePast {
   void prepare(Index n) {
     const Eigen::VectorXd& log_a = sums_.log_channels;
     const bool forgets = sums_.channel_weights.size() > 0 && sums_.channels_differ() &&
-                         P * std::numbers::log2e * (log_a.minCoeff() - log_a.maxCoeff()) < -far_above<Scalar> &&
-                         sums_.template log2_left<P>() < -far_above<Scalar>;
+                         P_ * std::numbers::log2e * (log_a.minCoeff() - log_a.maxCoeff()) < -far_above<Scalar> &&
+                         sums_.log2_left(P_) < -far_above<Scalar>;
     if (forgets || (recent_.size > 0 && recent_.size + n > recent_.capacity()))
       fold_recent<Scalar>(feature_, memory_.fold, sums_, true);
   }
@@ -237,7 +236,7 @@ class StatePast {
   [[nodiscard]] PastLevel<Scalar> level(Index) {
     using Limits = std::numeric_limits<Scalar>;
     keys_.emplace(recent_keys<Scalar>(feature_, memory_.fold, sums_, true));
-    sums_weight_ = Weight(LogGate{sums_.template slowest_channel<P>()});
+    sums_weight_ = Weight(LogGate{sums_.slowest_channel(P_)});
     sums_weight_.exponent += sums_.exponent();
     const bool has_sums = sums_weight_.exponent != log2_zero;
     return {std::max(sums_weight_.exponent - Limits::max_exponent / 2, keys_->heaviest),
@@ -255,7 +254,7 @@ class StatePast {
     // To time 0, but for the decay of the slowest channel, which is in the weight of the sums.
     if (sums_.channels_differ())
       multiply_channels(memory_.fold, sums_.log_channels, 1, queries.vectors, largest_gate(sums_.log_channels));
-    const auto roots = roots_of_weights<P>(memory_.fold, sums_);
+    const auto roots = roots_of_weights(P_, memory_.fold, sums_);
     const Index seeing = rows.begin_read(sums_weight_, sums_.A, queries, [&](Index i) {
       return noise_of<Scalar>(feature_, sums_, queries.vectors.col(i), roots);
     });
@@ -276,7 +275,7 @@ class StatePast {
     frames_.tokens += n;
     frames_.log_decay += segment.log_decay();
     if (transition_.key_action() == KeyAction::scale) decay_channels(segment.range());
-    if constexpr (keys_are_features<F>)
+    if constexpr (F::score == Score::power)
       if (transition_.key_action() == KeyAction::mix) mix(segment.range());
     sums_.elapsed = segment.total();
     const WeightedKeys<Scalar> own = segment.keys();
@@ -311,10 +310,10 @@ class StatePast {
     frames_.log_channels += log_a;
     sums_.log_channels += log_a;
     const auto keys = MatrixView<Scalar>(recent_.keys).leftCols(recent_.size);
-    if (log_a.size() == 0 || !(P * sums_.log_channels.minCoeff() < least_log_decay))  // they keep digits enough
+    if (log_a.size() == 0 || !(P_ * sums_.log_channels.minCoeff() < least_log_decay))  // they keep digits enough
       return multiply_channels(memory_.fold, log_a, 1, keys);
-    decay_keys<P>(memory_.fold.channels, log_a, keys, recent_.exponents.data(),
-                  memory_.fold.recent_norms(keys.cols()).data());
+    decay_keys(P_, memory_.fold.channels, log_a, keys, recent_.exponents.data(),
+               memory_.fold.recent_norms(keys.cols()).data());
   }
   // Multiplies the whole state by the A_i of a segment that mix channels; its features are the keys themselves.
   void mix(Segment range) {
@@ -329,6 +328,7 @@ class StatePast {
 
   StatePastBuffers<Scalar>& memory_;
   const F& feature_;
+  int P_;
   const TransitionView<Scalar>& transition_;
   StateSums<Scalar>& sums_;
   RecentTokens<Scalar>& recent_;

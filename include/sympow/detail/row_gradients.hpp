@@ -45,31 +45,39 @@ struct KeyScales {
 /// From logits x, or exponential scores in their place, and D = v⁺·g to what the loss gains by them, with s = x^P w:
 ///
 ///     slope ← ∂s/∂x D      D ← s D, the coupling      x ← s
-template <FeatureMap F, class Scalar, class X, class W>
-[[gnu::always_inline]] inline void differentiate_scores(X& x, X& D, X& slope, const W& w) {
-  constexpr int P = degree_of<F>;
-  if constexpr (F::score == Score::exponential) {
+struct OfExponentials {};
+template <class Scalar, class Function, class X, class W>
+[[gnu::always_inline]] inline void differentiate_scores(const Function& power, X& x, X& D, X& slope, const W& w) {
+  if constexpr (std::is_same_v<Function, OfExponentials>) {
     D = slope = x * D;
-  } else if constexpr (P == 1) {
+  } else if constexpr (std::is_same_v<Function, FixedPower<1>>) {
     slope = D * w;
     D = x * slope;
     x = x * w;
   } else {
-    const X of_score = power<P - 1>(x) * w;
+    const X of_score = power.lower()(x) * w;
     x = x * of_score;
-    slope = (of_score * D) * Scalar(P);
+    slope = (of_score * D) * static_cast<Scalar>(power.exponent);
     D = x * D;
   }
 }
+/// f(x ↦ x^P) for the degree P of F, or f of what says that scores are exponential.
+template <FeatureMap F, class Function>
+void with_scores(int P, const Function& f) {
+  if constexpr (F::score == Score::exponential)
+    f(OfExponentials{});
+  else
+    with_power<F>(P, f);
+}
 
 /// A row with n keys, from e_j = v_j·dŷ and D_j = factor e_j + last: x ← scores, e ← couplings, d ← slopes.
-template <FeatureMap F, class Scalar>
-void differentiate_scores_of_row(Scalar* x, Scalar* e, Scalar* d, const Scalar* w, Scalar factor, Scalar last,
-                                 Index n) {
+template <class Scalar, class Function>
+void differentiate_scores_of_row(const Function& power, Scalar* x, Scalar* e, Scalar* d, const Scalar* w, Scalar factor,
+                                 Scalar last, Index n) {
   for_lanes<Scalar>(n, [&](Index j, auto tag) {
     using X = typename decltype(tag)::type;
     X score = load_as<X>(x + j), D = load_as<X>(e + j) * factor + load_all<X>(last), slope;
-    differentiate_scores<F, Scalar>(score, D, slope, load_as<X>(w + j));
+    differentiate_scores<Scalar>(power, score, D, slope, load_as<X>(w + j));
     store_at(x + j, score), store_at(e + j, D), store_at(d + j, slope);
   });
 }
@@ -84,9 +92,9 @@ struct CouplingSums {
 
 /// All pairs of keys j with the rows i in rows_of(j), from logits x(i, j) and e(i, j) = v_j·g_i without `last`: x ←
 /// scores, e ← slopes. Both ← 0 for the other rows.
-template <FeatureMap F, class Scalar, class RowsOf>
-void differentiate_block(MatrixView<Scalar> x, MatrixView<Scalar> e, const Scalar* w, const Scalar* last,
-                         const CouplingSums<Scalar>& sums, const RowsOf& rows_of) {
+template <class Scalar, class Function, class RowsOf>
+void differentiate_block(const Function& power, MatrixView<Scalar> x, MatrixView<Scalar> e, const Scalar* w,
+                         const Scalar* last, const CouplingSums<Scalar>& sums, const RowsOf& rows_of) {
   const Index rows = x.rows(), keys = x.cols();
   for (Index first = 0; first < keys; first += short_sum) {
     std::fill_n(sums.scratch, rows, Scalar(0));
@@ -103,7 +111,7 @@ void differentiate_block(MatrixView<Scalar> x, MatrixView<Scalar> e, const Scala
         using X = typename decltype(tag)::type;
         const Index i = seen.begin + begin;
         X score = load_as<X>(scores + i), coupling = load_as<X>(slopes + i) + load_as<X>(last + i), slope;
-        differentiate_scores<F, Scalar>(score, coupling, slope, weight);
+        differentiate_scores<Scalar>(power, score, coupling, slope, weight);
         store_at(scores + i, score), store_at(slopes + i, slope);
         store_at(sums.scratch + i, load_as<X>(sums.scratch + i) + coupling * factor);
         add_to(of_key, rest, coupling * load_as<X>(sums.row_factors + i));
@@ -232,7 +240,7 @@ class RowGradients {
   // P n_i; a zero query stands for itself.
   static double length_of(const LoadedSegment<Scalar, F>& segment, Index i) {
     const double length = segment.queries().lengths[i];
-    return length == log2_zero ? 0 : degree_of<F> * length;
+    return length == log2_zero ? 0 : degree_in(segment.feature()) * length;
   }
   void end_mean(RowGradient<Scalar>& row) const {
     constexpr double tolerance = 8 * static_cast<double>(std::numeric_limits<Scalar>::epsilon());

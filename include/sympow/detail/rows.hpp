@@ -18,18 +18,18 @@ namespace SYMPOW_NAMESPACE::detail {
 // ---- Scores that are powers
 
 /// logits_j ← logits_j^P w_j, the scores of n pairs; returns their sum, which zeros at the end do not change by a bit.
-template <int P, class Scalar>
-Scalar weigh_logits(Scalar* logits, const Scalar* weights, Index n) {
+template <class Scalar, class Power>
+Scalar weigh_logits(const Power& power, Scalar* logits, const Scalar* weights, Index n) {
   auto sums = Lanes<Scalar>::all(0);
   Index j = 0;
   for (; j + 16 <= n; j += 16) {
-    const auto scores = power<P>(Lanes<Scalar>::load(logits + j)) * Lanes<Scalar>::load(weights + j);
+    const auto scores = power(Lanes<Scalar>::load(logits + j)) * Lanes<Scalar>::load(weights + j);
     scores.store(logits + j);
     sums = sums + scores;
   }
   if (j == n) return sums.sum();
   Scalar rest[16] = {};
-  for (Index r = 0; j < n; ++j, ++r) rest[r] = logits[j] = power<P>(logits[j]) * weights[j];
+  for (Index r = 0; j < n; ++j, ++r) rest[r] = logits[j] = power(logits[j]) * weights[j];
   return (sums + Lanes<Scalar>::load(rest)).sum();
 }
 
@@ -168,7 +168,6 @@ class PowerRows : public SegmentRows<Scalar, F> {
   using Base = SegmentRows<Scalar, F>;
   using Base::memory_, Base::kind_, Base::reports_, Base::mask_, Base::e_, Base::n_, Base::begin_, Base::end_,
       Base::token_, Base::finite, Base::of;
-  static constexpr int P = degree_of<F>;
   static constexpr int blocks_at_once = 4, panels_at_once = 16;
   static constexpr double unit_of_levels = std::numeric_limits<Scalar>::max_exponent / 16;
 
@@ -182,6 +181,7 @@ class PowerRows : public SegmentRows<Scalar, F> {
   template <class Past>
   void reset(const LoadedSegment<Scalar, F>& segment, Past& past) {
     this->begin_segment(segment);
+    P_ = degree_in(segment.feature()), negligible_ = negligible_weight<Scalar>(segment.feature());
     pending_ = panels_ = flushes_ = 0;
     memory_.noise(n_).setZero();
     const WeightedKeys<Scalar> keys = segment.keys();
@@ -208,7 +208,7 @@ class PowerRows : public SegmentRows<Scalar, F> {
   }
 
   /// Log2 of weights that no row sees any more, which the first row decides: without a window the others see as much.
-  [[nodiscard]] double horizon() const { return memory_.heaviest(n_)[begin_] + negligible_weight<Scalar, F>; }
+  [[nodiscard]] double horizon() const { return memory_.heaviest(n_)[begin_] + negligible_; }
 
   /// Keys at the segment's time 0 when they have decayed by e^between. Their logits may be given, and are used up then.
   void add(const F& feature, const WeightedKeys<Scalar>& keys, const LogGate& between,
@@ -222,11 +222,13 @@ class PowerRows : public SegmentRows<Scalar, F> {
     double least = 0;  // what does not matter to the first row of this level
     const auto weigh = [&](Scalar* column, Segment seen, Index depth, Index i) {
       if (i > begin_ && levels[i] != levels[i - 1]) known = 0;
-      if (known == 0) least = memory_.heaviest(n_)[i] + negligible_weight<Scalar, F> - finite(levels[i]);
+      if (known == 0) least = memory_.heaviest(n_)[i] + negligible_ - finite(levels[i]);
       set_weights_at(weights + known, keys.exponents + known, keys.fractions + known, depth - known,
                      decay.exponent - finite(levels[i]), static_cast<Scalar>(decay.fraction), least);
       known = depth;
-      const Scalar sum = weigh_logits<P>(column, weights, std::min(depth, (seen.end() + 15) / 16 * 16));
+      const Scalar sum = with_power<F>(P_, [&](const auto& power) {
+        return weigh_logits(power, column, weights, std::min(depth, (seen.end() + 15) / 16 * 16));
+      });
       partial(e_, i) = pending_ > 0 ? partial(e_, i) + sum : sum;
       if (kind_ == RowKind::signed_means)
         for (Index j = seen.begin; j < seen.end(); ++j)
@@ -244,7 +246,7 @@ class PowerRows : public SegmentRows<Scalar, F> {
     flush();
     Index end = begin_;
     constexpr double room = std::numeric_limits<Scalar>::max_exponent / 2;  // that the sums may have been given
-    while (end < end_ && weight.exponent + room - memory_.heaviest(n_)[end] > negligible_weight<Scalar, F>) ++end;
+    while (end < end_ && weight.exponent + room - memory_.heaviest(n_)[end] > negligible_) ++end;
     for (Index i = begin_; i < end; ++i) {
       const double factor = weight.fraction * nearest_power_of_two<double>(weight.exponent - memory_.levels(n_)[i]);
       if (divides()) memory_.noise(n_)[i] += noise_of(i) * factor;
@@ -285,21 +287,21 @@ class PowerRows : public SegmentRows<Scalar, F> {
       const auto den = static_cast<double>(of(memory_.sums)(e_, i));
       const double size = kind_ == RowKind::signed_means ? std::abs(den) : den, noise = memory_.noise(n_)[i];
       this->write_row(segment, i, Y.col(i - begin_), query + i - begin_,
-                      P * segment.queries().lengths[i] + finite(memory_.levels(n_)[i]),
+                      P_ * segment.queries().lengths[i] + finite(memory_.levels(n_)[i]),
                       divides() && size <= tolerance * noise && std::isfinite(noise), is_large_);
     }
   }
 
  private:
-  static double of_query(const ScaledQueries<Scalar>& queries, Index i) {
-    return power<P>(static_cast<double>(queries.norms[i]));
+  double of_query(const ScaledQueries<Scalar>& queries, Index i) const {
+    return integer_power(static_cast<double>(queries.norms[i]), P_);
   }
   // Σ_j w_j ‖k̂_j‖^P of those seen.
-  static double absolute_weight(const WeightedKeys<Scalar>& keys, const Scalar* weights, Segment seen) {
+  double absolute_weight(const WeightedKeys<Scalar>& keys, const Scalar* weights, Segment seen) const {
     double sum = 0;
     for (Index j = seen.begin; j < seen.end(); ++j)
       sum += static_cast<double>(weights[j]) *
-             power<P>(static_cast<double>(keys.norms != nullptr ? keys.norms[j] : norm_of(keys, j)));
+             integer_power(static_cast<double>(keys.norms != nullptr ? keys.norms[j] : norm_of(keys, j)), P_);
     return sum;
   }
 
@@ -331,7 +333,8 @@ class PowerRows : public SegmentRows<Scalar, F> {
     });
   }
 
-  int pending_ = 0, panels_ = 0, flushes_ = 0;
+  int P_ = 1, pending_ = 0, panels_ = 0, flushes_ = 0;
+  double negligible_ = 0;  // log2 of weights that do not matter beside a row's largest
   bool is_large_ = false;  // values may be near the largest number
   double read_exponent_ = 0;
   Scalar read_fraction_ = 1;

@@ -6,8 +6,7 @@
 
 #include <sympow/attention/options.hpp>
 #include <sympow/core/panel.hpp>
-#include <sympow/feature/embedded_feature.hpp>
-#include <sympow/feature/feature_map.hpp>
+#include <sympow/feature/pass_feature.hpp>
 #include <sympow/simd/exponential.hpp>
 #include <sympow/simd/product.hpp>
 #include <sympow/simd/scaled.hpp>
@@ -109,9 +108,10 @@ inline constexpr double far_above = std::numeric_limits<Scalar>::max_exponent / 
 /// 4u · K_i ≥ 2^{2 - digits}, and there are fewer than 2^32 keys of ‖k̂‖ ≥ 1/2. Where scores are embedded the lightest
 /// key can have the largest score, and all matter that the type can hold.
 template <class Scalar, FeatureMap F>
-inline constexpr double negligible_weight =
-    F::score == Score::embedded ? -2.0 * std::numeric_limits<Scalar>::max_exponent
-                                : -(std::numeric_limits<Scalar>::digits + degree_of<F> + 34.0);
+double negligible_weight(const F& feature) {
+  return F::score == Score::embedded ? -2.0 * std::numeric_limits<Scalar>::max_exponent
+                                     : -(std::numeric_limits<Scalar>::digits + degree_in(feature) + 34.0);
+}
 
 /// Keys k_j = 2^{lengths_j} vectors_j and their values. At a time t the weight of key j is
 ///
@@ -204,14 +204,19 @@ struct SegmentBuffers {
 /// Loads one segment after the other.
 template <class Scalar, FeatureMap F>
 class LoadedSegment {
-  static constexpr int degree = degree_of<F>;
   static constexpr bool is_exponential = F::score == Score::exponential, is_embedded = F::score == Score::embedded;
 
  public:
   /// Of up to `most` tokens; with φ of embedded scores where it `embeds`, else with logits alone.
   LoadedSegment(SegmentBuffers<Scalar>& memory, const F& feature, const TransitionView<Scalar>& transition,
                 double scale, Index d, Index most, bool embeds)
-      : memory_(memory), feature_(feature), transition_(transition), scale_(scale), d_(d), embeds_(embeds) {
+      : memory_(memory),
+        feature_(feature),
+        transition_(transition),
+        P_(degree_in(feature)),
+        scale_(scale),
+        d_(d),
+        embeds_(embeds) {
     if constexpr (is_embedded)
       if (embeds) vector_rows_ = feature.dimension(d);
     if (!is_exponential && transition.key_action() == KeyAction::scale) resize_safely(memory.log_channels, d);
@@ -256,7 +261,7 @@ class LoadedSegment {
       const Index t = range_.begin + i;
       elapsed += memory_.gates(size())[i];
       const Scalar largest = t < K.cols() ? measure_extent<Scalar>(K.middleCols(t, 1)).largest : Scalar(0);
-      const double weight = degree * exponent_above(largest) - elapsed * std::numbers::log2e;
+      const double weight = P_ * exponent_above(largest) - elapsed * std::numbers::log2e;
       level = std::max(level, weight);
       if (!(level - weight > far_above<Scalar>)) continue;
       while (forgets_ && size() > 1) range_.size /= 2, measure_channels();
@@ -266,7 +271,7 @@ class LoadedSegment {
   }
 
   /// Keys of length 0 count as 2^0 · 0: they have gradients where scores are linear.
-  void weigh_zero_keys(bool weighs) { weighs_zero_keys_ = weighs && !is_exponential && degree == 1; }
+  void weigh_zero_keys(bool weighs) { weighs_zero_keys_ = weighs && !is_exponential && P_ == 1; }
 
   /// Loads the tokens: queries from row `first_row` on, none where Q is empty, and the first tokens' keys. Log gates
   /// are summed from `elapsed` on, which is the time 0 of whatever the queries read. The frame goes on to the end.
@@ -365,14 +370,13 @@ class LoadedSegment {
     double sum = 0;
     for (Index n = 1; n < size(); ++n)
       if (sum += gates[n]; sum < least_log_decay) range_.size = n;
-    while (degree * measure_channels() < least_log_decay && size() > 1) range_.size /= 2;
+    while (P_ * measure_channels() < least_log_decay && size() > 1) range_.size /= 2;
   }
   // Whether a channel decays by so much that rows may forget the keys that set their level; returns the slowest decay.
   double measure_channels() {
     Eigen::VectorXd& log_a = memory_.log_channels;
     transition_.log_channel_totals(range_, log_a);
-    forgets_ =
-        F::score == Score::power && d_ > 0 && degree * std::numbers::log2e * log_a.minCoeff() < -far_above<Scalar>;
+    forgets_ = F::score == Score::power && d_ > 0 && P_ * std::numbers::log2e * log_a.minCoeff() < -far_above<Scalar>;
     return largest_gate(log_a);
   }
   void sum_gates(LogGate sum) {
@@ -450,7 +454,7 @@ class LoadedSegment {
     for (Index j = 0; j < n; ++j) {
       const ReducedExponent gate = reduced_exponent(-sums[j]);
       of_gates[j] = -gate.whole;
-      exponents[j] = gate.whole + (is_exponential ? 0 : degree * lengths[j]);
+      exponents[j] = gate.whole + (is_exponential ? 0 : P_ * lengths[j]);
       rests[j] = gate.rest - low[j];
     }
     heaviest_ = heaviest_of(exponents, keys_);
@@ -465,6 +469,7 @@ class LoadedSegment {
   SegmentBuffers<Scalar>& memory_;
   const F& feature_;
   const TransitionView<Scalar>& transition_;
+  int P_;
   double scale_;
   Index d_, vector_rows_ = 0;
   bool embeds_;

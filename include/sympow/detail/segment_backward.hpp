@@ -276,8 +276,10 @@ class SegmentBackward {
                                segment.gate_exponents()[i] - rows[i].level + own.heaviest,
                                std::log2(static_cast<double>(segment.gate_fractions()[i])));
       }
-      differentiate_scores_of_row<F>(of_row, e.col(i).data() + first, slopes, scales.weights + first, rows[i].factor,
-                                     rows[i].last, count);
+      with_scores<F>(degree_in(feature_), [&](const auto& power) {
+        differentiate_scores_of_row(power, of_row, e.col(i).data() + first, slopes, scales.weights + first,
+                                    rows[i].factor, rows[i].last, count);
+      });
       if (by_slopes()) multiply_entries(slopes, buffers.slopes(n, n).col(i).data() + first, count);
       if constexpr (is_exponential) lengthen(slopes, own.lengths + first, length, count);
     }

@@ -121,13 +121,12 @@ struct StateBackwardBuffers {
 /// token.
 template <class Scalar, FeatureMap F>
 class StateBackward {
-  static constexpr int P = degree_of<F>;
   static constexpr bool is_embedded = F::score == Score::embedded;
   using Segments = SegmentBackward<Scalar, F>;
 
  public:
   StateBackward(const F& feature, StateBackwardBuffers<Scalar>& buffers, Adjoint<Scalar>& adjoint)
-      : m_(buffers), feature_(feature), H_(adjoint.sums), gauge_(adjoint.gauge) {}
+      : m_(buffers), feature_(feature), P_(degree_in(feature)), H_(adjoint.sums), gauge_(adjoint.gauge) {}
 
   /// Goes on with the state before the loaded segment. `reads` is what its rows have read, if it is saved; without
   /// `goes_on` nobody asks for H before the segment.
@@ -147,7 +146,7 @@ class StateBackward {
     if (!is_empty && !is_saved_) read_state(s);
     if (!divides) return;
     add_own(s, !is_empty && S_->A > 0 ? std::ceil(std::log2(S_->A)) + S_->exponent() : log2_zero);
-    const auto roots = roots_of_weights<P>(m_.fold, *S_);
+    const auto roots = roots_of_weights(P_, m_.fold, *S_);
     for (Index i = 0; i < s.size() && !is_empty; ++i) {
       const double weight = nearest_power_of_two<double>(S_->exponent() - s.rows[i].level);
       s.rows[i].add(weight * read_product(s, i, s.size() + i), weight * read_product(s, i, i));
@@ -170,8 +169,8 @@ class StateBackward {
 
  private:
   // φ(x)·z = x·Dφ(x)ᵀz / P, by Euler.
-  static double product_with_phi(ColumnView<const Scalar> x, ColumnView<const Scalar> brought_back) {
-    return static_cast<double>(dot_product(x.data(), brought_back.data(), x.size())) / P;
+  double product_with_phi(ColumnView<const Scalar> x, ColumnView<const Scalar> brought_back) const {
+    return static_cast<double>(dot_product(x.data(), brought_back.data(), x.size())) / P_;
   }
   void read_state(Segments& s) {
     const Index n = s.size(), d = s.segment.vector_rows();
@@ -208,14 +207,16 @@ class StateBackward {
       if (level == log2_zero || level - row.level > near) {
         level = row.level;
         set_weights_at(weights.data(), keys.exponents, keys.fractions, seen, -level, Scalar(1),
-                       negligible_weight<Scalar, F> - near);
+                       negligible_weight<Scalar>(feature_) - near);
       }
       row.level = level;
       const Scalar *const logits = s.segment.logits().col(end).data(), *const e = products.col(end).data();
-      for_lanes<Scalar>(seen, [&](Index j, auto tag) {
-        using X = typename decltype(tag)::type;
-        const X scores = power<P>(load_as<X>(logits + j)) * load_as<X>(weights.data() + j);
-        row.add(static_cast<double>(sum_of(scores)), static_cast<double>(sum_of(scores * load_as<X>(e + j))));
+      with_power<F>(P_, [&](const auto& power) {
+        for_lanes<Scalar>(seen, [&](Index j, auto tag) {
+          using X = typename decltype(tag)::type;
+          const X scores = power(load_as<X>(logits + j)) * load_as<X>(weights.data() + j);
+          row.add(static_cast<double>(sum_of(scores)), static_cast<double>(sum_of(scores * load_as<X>(e + j))));
+        });
       });
     }
   }
@@ -251,7 +252,7 @@ class StateBackward {
       auto through = s.through();
       if constexpr (!is_embedded)
         if (passes) {
-          m_.turns.set(s.call.K.rows(), P, s.call.vjp.planes());
+          m_.turns.set(s.call.K.rows(), P_, s.call.vjp.planes());
           m_.turns.add(H_, *S_, -1, through.data());
           for (double& x : through) x = scaled(x);
         }
@@ -262,7 +263,7 @@ class StateBackward {
       if (s.action() == KeyAction::scale) {
         const DecayFactors decay = DecayFactors::of(feature_, m_.fold, 1, m_.log_channels);
         Index a = 0;
-        for (const auto& alpha : MultiIndices(s.call.K.rows(), P)) {
+        for (const auto& alpha : MultiIndices(s.call.K.rows(), P_)) {
           const double factor = decay.of_entries == nullptr ? decay.factor : decay.of_entries[a],
                        x = scaled(factor * column_product(H_, a, *S_, a));
           s.gate_through += x;
@@ -287,7 +288,7 @@ class StateBackward {
                               static_cast<double>(dot_product(H_.Z.data(), S_->Z.data(), S_->Z.size())));
     }
   }
-  [[nodiscard]] double slowest() const { return P * largest_gate(m_.log_channels); }
+  [[nodiscard]] double slowest() const { return P_ * largest_gate(m_.log_channels); }
   // The scalar decay from the beginning of a segment to time 0 of H.
   [[nodiscard]] LogGate decay_behind(const Segments& s) const {
     LogGate total = H_.elapsed;
@@ -309,7 +310,7 @@ class StateBackward {
     const Index n = s.size(), e = s.call.V.rows(), d = s.segment.vector_rows();
     const WeightedKeys<Scalar> own = s.segment.keys();
     const bool was_empty = H_.empty(), ends = s.segment.resets(),
-               waits = F::score == Score::power && !was_empty && channels_wait<P>(m_.log_channels);
+               waits = F::score == Score::power && !was_empty && channels_wait(P_, m_.log_channels);
     const MatrixView<Scalar> given = MatrixView<Scalar>(const_cast<Scalar*>(own.vectors.data), d, count),
                              keys = moved(given, m_.moved_keys, H_.log_channels, 1),
                              rows = s.segment.queries().vectors.leftCols(goes_on_ && s.segment.has_queries() ? n : 0),
@@ -333,7 +334,7 @@ class StateBackward {
     for (Index i = 0; i < queries.cols(); ++i) {
       const double exponent = exponent_of_row(i);
       const bool matters =
-          exponent > log2_zero && level > log2_zero && exponent >= largest + negligible_weight<Scalar, F>;
+          exponent > log2_zero && level > log2_zero && exponent >= largest + negligible_weight<Scalar>(feature_);
       const auto weight =
           matters ? static_cast<Scalar>(growth.fraction) * nearest_power_of_two<Scalar>(growth.exponent + exponent - M)
                   : Scalar(0);
@@ -344,7 +345,7 @@ class StateBackward {
     const DecayFactors decay =
         waits ? DecayFactors{factor, nullptr} : DecayFactors::of(feature_, m_.fold, factor, m_.log_channels);
     auto d_keys = m_.d_keys(d, count), d_keys_of_Z = m_.d_keys_of_Z(d, count);
-    constexpr bool is_apart = has_form<F, Scalar>;  // what Z gives to keys
+    const bool is_apart = has_form(feature_);  // what Z gives to keys
     if (is_apart && !was_empty)
       set_phi_gradients<F, Scalar>(feature_, m_.phi, keys, ColumnView<const Scalar>(H_.Z), d_keys_of_Z);
     for_phi_panels_vjp<F, Scalar>(
@@ -398,6 +399,7 @@ class StateBackward {
 
   StateBackwardBuffers<Scalar>& m_;
   const F& feature_;
+  int P_;
   StateSums<Scalar>& H_;
   Eigen::VectorXd& gauge_;
   StateSums<Scalar>* S_ = nullptr;

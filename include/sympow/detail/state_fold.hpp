@@ -58,9 +58,8 @@ struct RecentTokens {
 };
 
 /// Whether a decay of channels is so little that sums go on without it: it takes less than a half of any of them.
-template <int degree>
-[[nodiscard]] bool channels_wait(const Eigen::VectorXd& log_channels) {
-  return !log_channels.isZero(0) && degree * log_channels.minCoeff() > -std::numbers::ln2;
+[[nodiscard]] inline bool channels_wait(int P, const Eigen::VectorXd& log_channels) {
+  return !log_channels.isZero(0) && P * log_channels.minCoeff() > -std::numbers::ln2;
 }
 
 /// Over the tokens j that were folded, with keys of length at most 1 and M = ⌈L⌉,
@@ -126,21 +125,17 @@ struct StateSums {
   [[nodiscard]] bool channels_decay() const { return !log_channels.isZero(0); }
   [[nodiscard]] bool channels_differ() const { return channels_decay() && !gates_agree(log_channels); }
   /// The decay of its slowest channel since time 0, for scores of this degree, without scalar gates.
-  template <int degree>
-  [[nodiscard]] double slowest_channel() const {
-    return channels_decay() ? degree * largest_gate(log_channels) : 0;
-  }
+  [[nodiscard]] double slowest_channel(int P) const { return channels_decay() ? P * largest_gate(log_channels) : 0; }
   /// Log2 of the most that the decays of channels leave of A, relative to the slowest channel, whose decay is not 0:
   /// (Σ_c A_c^{1/P} a_c)^P ≤ d^{P-1} Σ_c A_c a_c^P, the inequality of power means.
-  template <int degree>
-  [[nodiscard]] double log2_left() const {
+  [[nodiscard]] double log2_left(int P) const {
     if (channel_weights.size() == 0 || A == 0) return 0;
     const double slowest = largest_gate(log_channels);
     double sum = 0;
     for (Index c = 0; c < channel_weights.size(); ++c)
-      sum += channel_weights[c] * std::exp(degree * (log_channels[c] - slowest));
+      sum += channel_weights[c] * std::exp(P * (log_channels[c] - slowest));
     const auto d = static_cast<double>(channel_weights.size());
-    const double left = (degree - 1) * std::log2(d) + std::log2(sum) - std::log2(A);
+    const double left = (P - 1) * std::log2(d) + std::log2(sum) - std::log2(A);
     return left < 0 ? std::max(left, -900.) : 0;  // 0 for NaN
   }
   /// Sets the weights by channel to A, an upper bound, where there are none.
@@ -273,7 +268,7 @@ struct FoldBuffers {
     recent_norms(recent), exponents(recent), lengths(recent);
     if (F::score == Score::embedded) features(rows, recent);
     if (by_channel) channels(d, 2), monomials(D, 2), waiting(d), roots(d);
-    if (state.is_split()) columns(e, std::max(split_columns, degree_of<F> > 1 ? phi_panel_width : D));
+    if (state.is_split()) columns(e, std::max(split_columns, degree_in(feature) > 1 ? phi_panel_width : D));
   }
 };
 
@@ -292,7 +287,7 @@ struct DecayFactors {
       auto channels = memory.channels(log_a.size(), 2), monomials = memory.monomials(D, 2);
       set_beside_slowest(channels.col(0), log_a);
       channels.col(1).setConstant(1);
-      feature.embed(channels, monomials);
+      feature.embed_decays(channels, monomials);
       constexpr double largest = std::numeric_limits<Scalar>::max() / 8;  // beyond it the entry has no digits
       for (Index n = 0; n < D; ++n) {
         monomials(n, 0) *= factor / monomials(n, 1);
@@ -350,19 +345,19 @@ WeightedKeys<Scalar> recent_keys(const F& feature, FoldBuffers<Scalar>& memory, 
 }
 
 /// A_c ← factor a_c^P A_c + Σ_j w_j |k_cj|^P, with what channels keep beside the slowest one.
-template <int degree, class Scalar>
-void fold_channel_weights(FoldBuffers<Scalar>& memory, StateSums<Scalar>& state, double factor,
+template <class Scalar, class Power>
+void fold_channel_weights(const Power& power, FoldBuffers<Scalar>& memory, StateSums<Scalar>& state, double factor,
                           MatrixView<const Scalar> keys, const Scalar* weights) {
   if (state.channels_differ()) state.bound_channels();
   if (state.channel_weights.size() == 0) return;
   auto decays = memory.channels(state.channel_weights.size());
   DecayFactors::set_beside_slowest(decays, state.log_channels);
   double* __restrict const to = state.channel_weights.data();
-  for (Index c = 0; c < decays.size(); ++c) to[c] *= factor * power<degree>(decays[c]);
+  for (Index c = 0; c < decays.size(); ++c) to[c] *= factor * power(decays[c]);
   for (Index j = 0; j < keys.cols(); ++j) {
     const auto weight = static_cast<double>(weights[j]);
     const Scalar* __restrict const key = keys.col(j).data();
-    for (Index c = 0; c < keys.rows(); ++c) to[c] += weight * power<degree>(std::abs(static_cast<double>(key[c])));
+    for (Index c = 0; c < keys.rows(); ++c) to[c] += weight * power(std::abs(static_cast<double>(key[c])));
   }
 }
 
@@ -377,16 +372,16 @@ void multiply_channels(FoldBuffers<Scalar>& memory, ColumnView<const double> log
 }
 
 /// A_c^{1/P} of all channels.
-template <int P, class Scalar>
-ColumnView<const double> roots_of_weights(FoldBuffers<Scalar>& memory, const StateSums<Scalar>& state) {
+template <class Scalar>
+ColumnView<const double> roots_of_weights(int P, FoldBuffers<Scalar>& memory, const StateSums<Scalar>& state) {
   auto roots = memory.roots(state.channel_weights.size());
   for (Index c = 0; c < roots.size(); ++c) roots[c] = std::pow(state.channel_weights[c], 1. / P);
   return roots;
 }
 
 /// x_c ← e^{log_c} x_c for every key x, whose length is taken out once more; it may leave the type.
-template <int P, class Scalar>
-void decay_keys(Panel<double>& memory, ColumnView<const double> logs, MatrixView<Scalar> keys, double* exponents,
+template <class Scalar>
+void decay_keys(int P, Panel<double>& memory, ColumnView<const double> logs, MatrixView<Scalar> keys, double* exponents,
                 Scalar* norms) {
   const double slowest = logs.maxCoeff(), whole = slowest == log2_zero ? 0 : std::round(slowest * std::numbers::log2e);
   auto factors = memory(logs.size());
@@ -404,12 +399,12 @@ void decay_keys(Panel<double>& memory, ColumnView<const double> logs, MatrixView
 template <class Scalar, FeatureMap F>
 double noise_of(const F& feature, const StateSums<Scalar>& state, ColumnView<const Scalar> q,
                 ColumnView<const double> roots) {
-  constexpr int P = degree_of<F>;
   if (entries_are_nonnegative(feature)) return 0;
-  const double noise = power<P>(std::sqrt(static_cast<double>(squared_norm(q.data(), q.size())))) * state.A;
+  const int P = degree_in(feature);
+  const double noise = integer_power(std::sqrt(static_cast<double>(squared_norm(q.data(), q.size()))), P) * state.A;
   double sum = 0;
   for (Index c = 0; c < roots.size(); ++c) sum += std::abs(static_cast<double>(q[c])) * roots[c];
-  return roots.size() > 0 ? std::min(noise, power<P>(sum)) : noise;
+  return roots.size() > 0 ? std::min(noise, integer_power(sum, P)) : noise;
 }
 
 /// These keys go into the sums; their vectors are used up. Of the decay γ since time 0 whole powers of two go into them
@@ -421,14 +416,13 @@ double noise_of(const F& feature, const StateSums<Scalar>& state, ColumnView<con
 template <class Scalar, FeatureMap F>
 void fold(const F& feature, FoldBuffers<Scalar>& memory, StateSums<Scalar>& state, const WeightedKeys<Scalar>& keys,
           bool may_wait = false) {
-  constexpr int P = degree_of<F>;
+  const int P = degree_in(feature);
   const Index n = keys.size, e = state.value_rows();
-  const bool waits = may_wait && F::score == Score::power && !state.empty() && channels_wait<P>(state.log_channels);
+  const bool waits = may_wait && F::score == Score::power && !state.empty() && channels_wait(P, state.log_channels);
   auto waiting = memory.waiting(waits ? state.log_channels.size() : 0);
   waiting = state.log_channels.head(waiting.size());
   if (waits) state.log_channels.setZero();  // no channel decays, then
-  const double slowest = state.template slowest_channel<P>(),
-               left = slowest == log2_zero ? log2_zero : state.template log2_left<P>();
+  const double slowest = state.slowest_channel(P), left = slowest == log2_zero ? log2_zero : state.log2_left(P);
   LogGate rest = state.elapsed;
   const double passed = rest.take_power_of_two(),
                level = std::max(state.L + slowest * std::numbers::log2e + left, keys.level()) + passed;
@@ -436,7 +430,7 @@ void fold(const F& feature, FoldBuffers<Scalar>& memory, StateSums<Scalar>& stat
   const double M = std::ceil(level);
   auto all_weights = memory.weights(n);
   set_weights_at(all_weights.data(), keys.exponents, keys.fractions, n, passed - M, Scalar(1),
-                 keys.heaviest + negligible_weight<Scalar, F> + passed - M);
+                 keys.heaviest + negligible_weight<Scalar>(feature) + passed - M);
   Index count = n;  // of the last tokens, which still matter
   while (count > 0 && all_weights[n - count] == Scalar(0)) --count;
   const auto weights = all_weights.tail(count);
@@ -462,11 +456,13 @@ void fold(const F& feature, FoldBuffers<Scalar>& memory, StateSums<Scalar>& stat
   else
     for_phi_panels(feature, memory.phi, vectors, count <= few_tokens, visit);
 
-  fold_channel_weights<P, Scalar>(memory, state, decay.factor, vectors, weights.data());
+  with_power<F>(P, [&](const auto& power) {
+    fold_channel_weights<Scalar>(power, memory, state, decay.factor, vectors, weights.data());
+  });
   state.A *= decay.factor == 0 ? 0 : decay.factor * std::exp2(left);
   for (Index j = 0; j < count; ++j)
     state.A += static_cast<double>(weights[j]) *
-               power<P>(std::sqrt(static_cast<double>(squared_norm(vectors.col(j).data(), vectors.rows()))));
+               integer_power(std::sqrt(static_cast<double>(squared_norm(vectors.col(j).data(), vectors.rows()))), P);
   state.L = level;
   state.elapsed = rest;
   state.log_channels.setZero();
@@ -479,18 +475,18 @@ void fold_recent(const F& feature, FoldBuffers<Scalar>& memory, StateSums<Scalar
   state.recent.clear(state.recent.capacity());
 }
 
-/// Folds of states, compiled once for each scalar type and `PassFeature`.
+/// Folds of states, compiled once for each scalar type and kind of scores.
 template <class Scalar, FeatureMap F>
 struct StateOperations {};
 template <class Scalar, FeatureMap F>
-  requires(has_embedding<F> && !is_own_embedded<Scalar, F>)
+  requires(has_embedding<F> && !has_interface<Scalar, F>)
 struct StateOperations<Scalar, F> {
   /// The recent tokens into the sums, and every decay that is pending.
   static void fold(const F& feature, StateSums<Scalar>& sums);
 };
 
 template <class Scalar, FeatureMap F>
-  requires(has_embedding<F> && !is_own_embedded<Scalar, F>)
+  requires(has_embedding<F> && !has_interface<Scalar, F>)
 void StateOperations<Scalar, F>::fold(const F& feature, StateSums<Scalar>& sums) {
   FoldBuffers<Scalar> memory;
   fold_recent<Scalar>(feature, memory, sums);
@@ -498,7 +494,7 @@ void StateOperations<Scalar, F>::fold(const F& feature, StateSums<Scalar>& sums)
 /// The same for the feature map of a call.
 template <class Scalar, FeatureMap F>
 void fold_state(const F& feature, StateSums<Scalar>& sums) {
-  StateOperations<Scalar, PassFeature<Scalar, F>>::fold(pass_feature<Scalar>(feature), sums);
+  StateOperations<Scalar, InterfaceOf<Scalar, F>>::fold(pass_feature<Scalar>(feature), sums);
 }
 
 /// `state` ← the sums of earlier tokens as well, which decay by these logarithms on their way to here; neither has

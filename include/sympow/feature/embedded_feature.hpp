@@ -1,4 +1,4 @@
-// Feature maps of embedded scores behind one interface, so that engines are compiled once for all of them.
+// Feature maps of embedded scores behind one interface, so that passes are compiled once for all of them.
 #pragma once
 
 #include <algorithm>
@@ -11,7 +11,7 @@
 
 namespace SYMPOW_NAMESPACE::detail {
 
-/// A feature map of an embedded score of any type. It stands where engines have a feature map. It refers to the map and
+/// A feature map of an embedded score of any type. It stands where passes have a feature map. It refers to the map and
 /// does not own it. One virtual call for some tokens.
 template <class Scalar>
 class EmbeddedFeature {
@@ -64,9 +64,10 @@ class EmbeddedFeature {
 };
 
 template <class Scalar, FeatureMap F>
-class EmbeddedFeatureOf final : public EmbeddedFeature<Scalar> {
+  requires(F::score == Score::embedded)
+class PassFeatureOf<Scalar, F> final : public EmbeddedFeature<Scalar> {
  public:
-  explicit EmbeddedFeatureOf(const F& feature) : feature_(feature) {}
+  explicit PassFeatureOf(const F& feature) : feature_(feature) {}
 
   /// Throws `InvalidArgument` if it is negative, `DimensionOverflow` if no memory can hold so many.
   [[nodiscard]] Index dimension(Index d) const override {
@@ -151,45 +152,5 @@ class EmbeddedFeatureOf final : public EmbeddedFeature<Scalar> {
 
   const F& feature_;
 };
-
-/// Whether F is a type of one's own of such a map, and not the interface.
-template <class Scalar, FeatureMap F>
-inline constexpr bool is_own_embedded = F::score == Score::embedded && !std::is_same_v<F, EmbeddedFeature<Scalar>>;
-
-/// The feature map that passes are compiled for: that of a call, or the interface of all embedded scores.
-template <class Scalar, FeatureMap F>
-using PassFeature = std::conditional_t<is_own_embedded<Scalar, F>, EmbeddedFeature<Scalar>, F>;
-/// A feature map as its pass sees it.
-template <class Scalar, FeatureMap F>
-[[nodiscard]] decltype(auto) pass_feature(const F& feature) {
-  if constexpr (is_own_embedded<Scalar, F>)
-    return EmbeddedFeatureOf<Scalar, F>(feature);
-  else
-    return (feature);
-}
-
-/// What a state can be made of: a finite embedding.
-template <class F>
-inline constexpr bool has_embedding = FiniteFeatureMap<F>;
-template <class Scalar>
-inline constexpr bool has_embedding<EmbeddedFeature<Scalar>> = true;
-
-/// See `has_nonnegative_entries`.
-template <FeatureMap F>
-bool entries_are_nonnegative(const F& feature) {
-  if constexpr (F::score == Score::embedded)
-    return feature.entries_are_nonnegative();
-  else
-    return has_nonnegative_entries<F>;
-}
-
-/// Whether scores are made of φ: an embedded score without a closed form.
-template <FeatureMap F>
-bool scores_need_features(const F& feature) {
-  if constexpr (F::score == Score::embedded)
-    return !feature.has_kappa();
-  else
-    return false;
-}
 
 }  // namespace SYMPOW_NAMESPACE::detail

@@ -136,4 +136,9 @@ void check_vjp_shapes(const X& x, const DY& dy, const DX& dx, Index D) {
 template <FeatureMap F>
 inline constexpr bool keys_are_features = F::score == Score::power && degree_of<F> == 1;
 
+/// The feature map of a call as its pass sees it: behind the interface of all maps with such a score, see
+/// `pass_feature`. Exponential scores need none.
+template <class Scalar, FeatureMap F>
+class PassFeatureOf {};
+
 }  // namespace SYMPOW_NAMESPACE::detail

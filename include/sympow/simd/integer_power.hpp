@@ -5,20 +5,26 @@
 
 namespace SYMPOW_NAMESPACE {
 
-/// base^exponent for an integer exponent ≥ 0; base^0 = 1. Cost: at most 2 log2(exponent) multiplications.
-template <class Scalar>
-[[nodiscard]] constexpr Scalar integer_power(Scalar base, Index exponent) {
-  if (exponent == 0) return Scalar(1);
+namespace detail {
+template <class X>
+[[nodiscard, gnu::always_inline]] constexpr X positive_power(X base, Index exponent) {
   while (exponent % 2 == 0) {
     base = base * base;
     exponent /= 2;
   }
-  Scalar result = base;
+  X result = base;
   while (exponent /= 2) {
     base = base * base;
     if (exponent % 2 == 1) result = result * base;
   }
   return result;
+}
+}  // namespace detail
+
+/// base^exponent for an integer exponent ≥ 0; base^0 = 1. Cost: at most 2 log2(exponent) multiplications.
+template <class Scalar>
+[[nodiscard]] constexpr Scalar integer_power(Scalar base, Index exponent) {
+  return exponent == 0 ? Scalar(1) : detail::positive_power(base, exponent);
 }
 
 namespace detail {
@@ -36,13 +42,24 @@ template <int P, class X>
   }
 }
 
-/// x^exponent as a functor, for `unaryExpr` over blocks of scores.
+/// x ↦ x^exponent of numbers and of lanes, for an exponent > 0 and for one that the compiler knows; `lower` is the
+/// power below, of an exponent > 1.
 struct RaiseTo {
   int exponent;
-  template <class Scalar>
-  Scalar operator()(const Scalar& x) const {
-    return integer_power(x, exponent);
+  template <class X>
+  [[gnu::always_inline]] X operator()(const X& x) const {
+    return positive_power(x, exponent);
   }
+  [[nodiscard]] RaiseTo lower() const { return {exponent - 1}; }
+};
+template <int P>
+struct FixedPower {
+  static constexpr int exponent = P;
+  template <class X>
+  [[gnu::always_inline]] X operator()(const X& x) const {
+    return power<P>(x);
+  }
+  [[nodiscard]] FixedPower<P - 1> lower() const { return {}; }
 };
 
 }  // namespace detail

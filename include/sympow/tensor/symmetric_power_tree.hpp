@@ -21,14 +21,11 @@ namespace SYMPOW_NAMESPACE::detail {
 ///     leave(int level, Index i, int run)    the prefix is finished
 ///
 /// Complete prefixes have P - 1 indices; a prefix ends before the next begins.
-template <int P>
 class SymmetricPowerWalk {
-  static_assert(P > 1);
-
  public:
-  /// Enters the first prefix if d > 0.
+  /// Enters the first prefix if d > 0; P > 1.
   template <class Visitor>
-  SymmetricPowerWalk(Index d, Visitor& visitor) : d_(d) {
+  SymmetricPowerWalk(int P, Index d, Visitor& visitor) : levels_(static_cast<std::size_t>(P - 1)), d_(d) {
     if (d > 0) enter(0, 0, visitor);
   }
 
@@ -36,7 +33,7 @@ class SymmetricPowerWalk {
   template <class Visitor>
   void next(Index count, Visitor& visitor) {
     for (Index done = 0, size = 0; done < count; done += size) {
-      const auto& [last, run] = prefix_.back();
+      const auto& [last, run] = prefix_[levels_ - 1];
       size = std::min(count - done, d_ - leaf_);
       visitor.leaves(done, leaf_, size, leaf_ == last ? run + 1 : 1);
       leaf_ += size;
@@ -54,7 +51,7 @@ class SymmetricPowerWalk {
   template <class Visitor>
   void enter(std::size_t level, Index i, Visitor& visitor) {
     leaf_ = i;
-    for (int run = 1; level < prefix_.size(); ++level, ++run) {
+    for (int run = 1; level < levels_; ++level, ++run) {
       prefix_[level] = {i, run};
       visitor.enter(static_cast<int>(level), i, run);
     }
@@ -62,15 +59,16 @@ class SymmetricPowerWalk {
 
   template <class Visitor>
   void advance(Visitor& visitor) {
-    for (std::size_t level = prefix_.size(); level-- > 0;) {
+    for (std::size_t level = levels_; level-- > 0;) {
       const auto [index, run] = prefix_[level];
       visitor.leave(static_cast<int>(level), index, run);
       if (index + 1 < d_) return enter(level, index + 1, visitor);
     }
   }
 
+  std::size_t levels_;
   Index d_, leaf_ = 0;
-  std::array<Node, std::size_t{P} - 1> prefix_{};
+  std::array<Node, std::size_t{max_power} - 1> prefix_{};
 };
 
 /// √n and 1/√n.
@@ -84,10 +82,11 @@ Scalar inverse_root_of(Index n) {
 }
 
 /// The prefixes of a traversal for n tokens, one column per level. X: n × d; prefixes: n × (P - 1).
-template <int P, class Scalar>
+template <class Scalar>
 class SymmetricPowerPrefixes {
  public:
-  SymmetricPowerPrefixes(MatrixView<const Scalar> x, MatrixView<Scalar> prefixes) : x_(x), prefixes_(prefixes) {
+  SymmetricPowerPrefixes(int P, MatrixView<const Scalar> x, MatrixView<Scalar> prefixes)
+      : x_(x), prefixes_(prefixes), root_(root_of<Scalar>(factorial(P))) {
     for (int r = 1; r <= P; ++r) factors_[static_cast<std::size_t>(r)] = inverse_root_of<Scalar>(r);
   }
 
@@ -96,7 +95,7 @@ class SymmetricPowerPrefixes {
   /// 1/√run.
   [[nodiscard]] Scalar factor(int run) const { return factors_[static_cast<std::size_t>(run)]; }
   /// √P!, the factor of the first index.
-  [[nodiscard]] static Scalar root() { return root_of<Scalar>(factorial(P)); }
+  [[nodiscard]] Scalar root() const { return root_; }
 
   void enter(int level, Index i, int run) {
     if (level == 0)
@@ -117,31 +116,33 @@ class SymmetricPowerPrefixes {
  private:
   MatrixView<const Scalar> x_;
   MatrixView<Scalar> prefixes_;
-  std::array<Scalar, std::size_t{P} + 1> factors_{};
+  Scalar root_;
+  std::array<Scalar, std::size_t{max_power} + 1> factors_{};
 };
 
 /// φ^P of n tokens at once, one token per row and a block of entries at a time.
 ///
 /// X: n × d. panel: n × block, receives the next entries as columns. prefixes: n × (P - 1), scratch.
-template <int P, class Scalar>
+template <class Scalar>
 class SymmetricPowerPanels {
  public:
-  SymmetricPowerPanels(MatrixView<const Scalar> x, MatrixView<Scalar> panel, MatrixView<Scalar> prefixes)
-      : prefixes_(x, prefixes), panel_(panel), walk_(x.cols(), *this) {}
+  SymmetricPowerPanels(int P, MatrixView<const Scalar> x, MatrixView<Scalar> panel, MatrixView<Scalar> prefixes)
+      : P_(P), prefixes_(P, x, prefixes), panel_(panel), walk_(P, x.cols(), *this) {}
 
   /// Writes the next `count` entries into the first columns of the panel.
   void fill(Index count) { walk_.next(count, *this); }
 
   void enter(int level, Index i, int run) { prefixes_.enter(level, i, run); }
   void leaves(Index first, Index i, Index count, int run) {
-    prefixes_.append(panel_.middleCols(first, count), P - 2, i, run);
+    prefixes_.append(panel_.middleCols(first, count), P_ - 2, i, run);
   }
   void leave(int, Index, int) {}
 
  private:
-  SymmetricPowerPrefixes<P, Scalar> prefixes_;
+  int P_;
+  SymmetricPowerPrefixes<Scalar> prefixes_;
   MatrixView<Scalar> panel_;
-  SymmetricPowerWalk<P> walk_;
+  SymmetricPowerWalk walk_;
 };
 
 }  // namespace SYMPOW_NAMESPACE::detail

@@ -25,20 +25,21 @@ void for_entries(MatrixView<Scalar> y, MatrixView<const Scalar> x, const F& f) {
 /// scratch_columns(d). Cost: 2 (C(d + P, P) - 1) multiply-adds and one per prefix. Each subtree of a prefix of at most
 /// P - 2 indices has its own sum, so no sum has more than d + 1 terms. The error is at most about 2P(d + 5)u relative
 /// to the result for |x| and |dΦ|.
-template <int P, class Scalar>
+template <class Scalar>
 class SymmetricPowerVjp {
  public:
   /// Columns of scratch: prefixes, their gradients, and dX of the subtree of each.
-  static constexpr Index scratch_columns(Index d) { return 2 * (P - 1) + (P - 2) * d; }
+  static constexpr Index scratch_columns(int P, Index d) { return 2 * (P - 1) + (P - 2) * d; }
 
-  SymmetricPowerVjp(MatrixView<const Scalar> x, MatrixView<const Scalar> d_panel, MatrixView<Scalar> scratch,
+  SymmetricPowerVjp(int P, MatrixView<const Scalar> x, MatrixView<const Scalar> d_panel, MatrixView<Scalar> scratch,
                     MatrixView<Scalar> dx)
-      : prefixes_(x, scratch.leftCols(P - 1)),
+      : P_(P),
+        prefixes_(P, x, scratch.leftCols(P - 1)),
         d_prefixes_(scratch.middleCols(P - 1, P - 1)),
         sums_(scratch.middleCols(2 * (P - 1), (P - 2) * x.cols())),
         d_panel_(d_panel),
         dx_(dx),
-        walk_(x.cols(), *this) {
+        walk_(P, x.cols(), *this) {
     dx_.setZero();
   }
 
@@ -48,19 +49,19 @@ class SymmetricPowerVjp {
   void enter(int level, Index i, int run) {
     prefixes_.enter(level, i, run);
     std::fill_n(d_prefixes_.col(level).data(), dx_.rows(), Scalar(0));
-    if (level < P - 2) {
+    if (level < P_ - 2) {
       const MatrixView<Scalar> sums = subtree_sums(level + 1, i);
       for_entries<Scalar>(sums, sums, [](Scalar* y, const Scalar*, Index n) { std::fill_n(y, n, Scalar(0)); });
     }
   }
-  void leaves(Index first, Index i, Index count, int run) { add(P - 2, d_panel_.middleCols(first, count), i, run); }
+  void leaves(Index first, Index i, Index count, int run) { add(P_ - 2, d_panel_.middleCols(first, count), i, run); }
   void leave(int level, Index i, int run) {
     const MatrixView<const Scalar> d_prefix = d_prefixes_.middleCols(level, 1);
     if (level > 0)
       add(level - 1, d_prefix, i, run);
     else
-      dx_.col(i) += SymmetricPowerPrefixes<P, Scalar>::root() * d_prefix.col(0);
-    if (level < P - 2) for_entries<Scalar>(subtree_sums(level, i), subtree_sums(level + 1, i), add_entries<Scalar>);
+      dx_.col(i) += prefixes_.root() * d_prefix.col(0);
+    if (level < P_ - 2) for_entries<Scalar>(subtree_sums(level, i), subtree_sums(level + 1, i), add_entries<Scalar>);
   }
 
  private:
@@ -73,7 +74,7 @@ class SymmetricPowerVjp {
   // Adds the gradients da of the nodes that append i, i + 1, … to the prefix of `level`.
   void add(int level, MatrixView<const Scalar> da, Index i, int run) {
     const Index m = dx_.rows();
-    const MatrixView<Scalar> dx = subtree_sums(std::min(level + 1, P - 2), i);
+    const MatrixView<Scalar> dx = subtree_sums(std::min(level + 1, P_ - 2), i);
     if (m == 1 && da.outerStride() == 1 && prefixes_.x().outerStride() == 1 && dx.outerStride() == 1)
       return add_token(level, da, dx.data(), i, run);
     Index t = 0;
@@ -128,25 +129,26 @@ class SymmetricPowerVjp {
   // Tokens per register; four registers hide the latency of an addition.
   static constexpr int packet = packets::lanes<Scalar>;
 
-  SymmetricPowerPrefixes<P, Scalar> prefixes_;
+  int P_;
+  SymmetricPowerPrefixes<Scalar> prefixes_;
   MatrixView<Scalar> d_prefixes_, sums_;
   MatrixView<const Scalar> d_panel_;
   MatrixView<Scalar> dx_;
-  SymmetricPowerWalk<P> walk_;
+  SymmetricPowerWalk walk_;
 };
 
 /// dx_t = Dφ^P(x_t)ᵀ dy_t for columns t; x and dy have contiguous columns, dx any layout.
-template <int P, class Scalar, class DX>
-void set_symmetric_power_vjp(MatrixView<const Scalar> x, MatrixView<const Scalar> dy, DX& dx) {
-  using Gradients = SymmetricPowerVjp<P, Scalar>;
+template <class Scalar, class DX>
+void set_symmetric_power_vjp(int P, MatrixView<const Scalar> x, MatrixView<const Scalar> dy, DX& dx) {
+  using Gradients = SymmetricPowerVjp<Scalar>;
   constexpr Index stack_size = 4096;
-  const Index d = x.rows(), D = dy.rows(), width = Gradients::scratch_columns(d), needed = width + d;
+  const Index d = x.rows(), D = dy.rows(), width = Gradients::scratch_columns(P, d), needed = width + d;
   std::array<Scalar, stack_size> stack;
   std::vector<Scalar> heap(needed > stack_size ? static_cast<std::size_t>(needed) : 0);
   Scalar* const scratch = needed > stack_size ? heap.data() : stack.data();
   for (Index t = 0; t < x.cols(); ++t) {
     const MatrixView<Scalar> row(scratch + width, 1, d);
-    Gradients({x.col(t).data(), 1, d}, {dy.col(t).data(), 1, D}, {scratch, 1, width}, row).take(D);
+    Gradients(P, {x.col(t).data(), 1, d}, {dy.col(t).data(), 1, D}, {scratch, 1, width}, row).take(D);
     dx.col(t) = row.transpose();
   }
 }

@@ -1,0 +1,80 @@
+// A feature map as a pass sees it: one of three, whatever the map.
+#pragma once
+
+#include <type_traits>
+
+#include <sympow/feature/embedded_feature.hpp>
+#include <sympow/feature/power_feature.hpp>
+#include <sympow/simd/integer_power.hpp>
+
+namespace SYMPOW_NAMESPACE::detail {
+
+template <class Scalar, FeatureMap F>
+using InterfaceOf = std::conditional_t<F::score == Score::power, PowerFeature<Scalar>,
+                                       std::conditional_t<F::score == Score::embedded, EmbeddedFeature<Scalar>, F>>;
+
+/// Whether passes see F behind an interface.
+template <class Scalar, FeatureMap F>
+inline constexpr bool has_interface = !std::is_same_v<F, InterfaceOf<Scalar, F>>;
+
+/// The feature map of a call as its pass sees it, of type `InterfaceOf`.
+template <class Scalar, FeatureMap F>
+[[nodiscard]] decltype(auto) pass_feature(const F& feature) {
+  if constexpr (has_interface<Scalar, F>)
+    return PassFeatureOf<Scalar, F>(feature);
+  else
+    return (feature);
+}
+
+/// What a state can be made of: a finite embedding.
+template <class F>
+inline constexpr bool has_embedding = FiniteFeatureMap<F>;
+template <class Scalar>
+inline constexpr bool has_embedding<PowerFeature<Scalar>> = true;
+template <class Scalar>
+inline constexpr bool has_embedding<EmbeddedFeature<Scalar>> = true;
+
+/// See `has_nonnegative_entries`.
+template <FeatureMap F>
+bool entries_are_nonnegative(const F& feature) {
+  if constexpr (F::score == Score::embedded)
+    return feature.entries_are_nonnegative();
+  else
+    return feature.nonnegative_entries;
+}
+
+/// Whether scores are made of φ: an embedded score without a closed form.
+template <FeatureMap F>
+bool scores_need_features(const F& feature) {
+  if constexpr (F::score == Score::embedded)
+    return !feature.has_kappa();
+  else
+    return false;
+}
+
+/// The degree of homogeneity P: embedded scores are bilinear in φ, exponential ones have none.
+template <FeatureMap F>
+int degree_in(const F& feature) {
+  if constexpr (F::score == Score::power)
+    return feature.degree;
+  else
+    return 1;
+}
+
+/// f(x ↦ x^P) for the degree P of F, which the compiler knows for the usual powers.
+template <FeatureMap F, class Function>
+decltype(auto) with_power(int P, const Function& f) {
+  if constexpr (F::score == Score::power) switch (P) {
+      case 2:
+        return f(FixedPower<2>{});
+      case 3:
+        return f(FixedPower<3>{});
+      case 4:
+        return f(FixedPower<4>{});
+      default:
+        if (P != 1) return f(RaiseTo{P});
+    }
+  return f(FixedPower<1>{});
+}
+
+}  // namespace SYMPOW_NAMESPACE::detail
