@@ -43,10 +43,11 @@ function(compile_groups name)
   endwhile()
   set(sources ${sources} PARENT_SCOPE)
 endfunction()
+set(quick_propositions  # g++ takes as long without any optimisation
+  $<$<CXX_COMPILER_ID:GNU>:-Og> $<$<CXX_COMPILER_ID:Clang,AppleClang>:-O0>)
 function(add_propositions library)
   add_library(${library} STATIC ${sources})
-  target_compile_options(${library} PRIVATE  # g++ takes as long without any optimisation
-    $<$<CXX_COMPILER_ID:GNU>:-Og> $<$<CXX_COMPILER_ID:Clang,AppleClang>:-O0>)
+  target_compile_options(${library} PRIVATE ${quick_propositions})
   target_precompile_headers(${library} PRIVATE <sympow/sympow.hpp> ${propositions}/dense.hpp)
   set_target_properties(${library} PROPERTIES OPTIMIZE_DEPENDENCIES ON)  # it need not wait for the forms to be compiled
   set(sources "" PARENT_SCOPE)
