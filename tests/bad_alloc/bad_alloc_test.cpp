@@ -1,7 +1,6 @@
 // Memory may end at any allocation: every call here is made with its first request for memory failing, then with its
 // second, and so on until one comes to its end. After each failure everything can be destroyed and used again, and a
 // state is as it was, or says that it is not.
-#include "../no_malloc/counted_forms.hpp"
 
 #include <array>
 #include <optional>
@@ -25,6 +24,7 @@
 #include <sympow/transition/rotary.hpp>
 #include <sympow/transition/structured_rotary.hpp>
 
+#include "../no_malloc/requests.hpp"
 #include "catch.hpp"
 #include "random.hpp"
 

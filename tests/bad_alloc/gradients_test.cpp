@@ -1,6 +1,5 @@
 // Memory may end at any allocation of a gradient: what is left can be used again and gives the same bits, and the
 // gradient of a state is as it was.
-#include "../no_malloc/counted_gradients.hpp"
 
 #include <vector>
 
@@ -16,6 +15,7 @@
 #include <sympow/transition/product.hpp>
 #include <sympow/transition/rotary.hpp>
 
+#include "../no_malloc/requests.hpp"
 #include "catch.hpp"
 #include "random.hpp"
 

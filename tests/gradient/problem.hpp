@@ -1,8 +1,8 @@
 // Random calls under transitions of every kind, with what their gradients must be.
 #pragma once
 
+#include <sympow/sympow.hpp>
 #include "definition.hpp"
-#include "engines.hpp"
 
 namespace sympow::test {
 

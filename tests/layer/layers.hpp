@@ -1,7 +1,7 @@
 // Layers of every recipe with random weights and tokens.
 #pragma once
 
-#include "../gradient/engines.hpp"
+#include <sympow/sympow.hpp>
 
 #include <sympow/layer/gates.hpp>
 #include <sympow/layer/layer_state.hpp>

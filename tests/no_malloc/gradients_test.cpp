@@ -3,7 +3,8 @@
 #include <typeinfo>
 #include <vector>
 
-#include "counted_gradients.hpp"
+#include <sympow/attention/batch_vjp.hpp>
+#include <sympow/attention/gradients.hpp>
 
 #include <sympow/rotation/frequencies.hpp>
 #include <sympow/transition/householder.hpp>
@@ -12,6 +13,7 @@
 
 #include "catch.hpp"
 #include "random.hpp"
+#include "requests.hpp"
 
 using namespace sympow;
 using sympow::test::Random, sympow::test::requests_of;

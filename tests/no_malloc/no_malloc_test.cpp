@@ -3,8 +3,6 @@
 #include <typeinfo>
 #include <vector>
 
-#include "counted_forms.hpp"
-
 #include <sympow/attention/batch.hpp>
 #include <sympow/attention/forms.hpp>
 #include <sympow/rotation/frequencies.hpp>
@@ -12,6 +10,7 @@
 #include "catch.hpp"
 #include "elu_plus_one.hpp"
 #include "random.hpp"
+#include "requests.hpp"
 
 using namespace sympow;
 using sympow::test::EluPlusOne, sympow::test::Random, sympow::test::requests_of;

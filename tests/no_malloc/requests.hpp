@@ -1,16 +1,8 @@
-// Requests for heap memory, which can be counted and can be made to fail: every operator new, and every one of Eigen's.
-// Include it before any header of Eigen's, and link with requests.cpp.
+// Requests for heap memory, which can be counted and can be made to fail: every operator new, and every malloc of
+// Eigen's. The program links with requests.cpp and has the linker wrap malloc.
 #pragma once
 
-/// Ends the program, unless it is Eigen's assertion that memory may be asked for: that is counted as a request.
-void assertion_failed(const char* condition);
-
-#define eigen_assert(condition) ((condition) ? void() : assertion_failed(#condition))
-#ifndef EIGEN_RUNTIME_NO_MALLOC
-#define EIGEN_RUNTIME_NO_MALLOC
-#endif
-
-#include <Eigen/Core>
+#include <new>
 
 namespace sympow::test {
 

@@ -1,11 +1,6 @@
 // Gradients of both forms, compiled from the headers alone, against the definition.
 #include "../gradient/require_by_rule.hpp"
 
-SYMPOW_BACKWARD_PASSES(, float, sympow::detail::PowerFeature<float>)
-SYMPOW_BACKWARD_PASSES(, double, sympow::Exponential)
-SYMPOW_INSTANTIATE_GRADIENTS(float, sympow::SymmetricPower<2>)
-SYMPOW_INSTANTIATE_GRADIENTS(double, sympow::Exponential)
-
 using namespace sympow;
 using namespace sympow::test;
 

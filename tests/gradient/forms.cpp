@@ -1,3 +1,0 @@
-#include "engines.hpp"
-
-SYMPOW_TESTED_GRADIENTS()

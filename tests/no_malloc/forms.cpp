@@ -1,3 +1,0 @@
-#include "counted_forms.hpp"
-
-COUNTED_FORMS()

@@ -1,3 +1,0 @@
-#include "counted_gradients.hpp"
-
-COUNTED_GRADIENTS()
