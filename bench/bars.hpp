@@ -184,7 +184,7 @@ Times in_turns(benchmark::State& bench, Reference&& reference, Case&& own, int i
                Clock clock = thread_clock) {
   constexpr double shortest = 5e-5;
   const auto turn = [=](auto& run, int& runs) {
-    if (runs == 0) runs = 1 + static_cast<int>(shortest / seconds(run, 1, clock));
+    if (runs == 0) runs = smoke() ? 1 : 1 + static_cast<int>(shortest / seconds(run, 1, clock));
     double best = never;
     for (int n = 0; n < in_a_row; ++n) best = std::min(best, seconds(run, runs, clock));
     return best;
@@ -197,7 +197,7 @@ Times in_turns(benchmark::State& bench, Reference&& reference, Case&& own, int i
       bench.SetIterationTime(best.own);
       continue;
     }
-    for (int n = 0; n < 8; ++n) best.peak = std::min(best.peak, seconds(peak));
+    for (Index n = unless_smoke(8, 1); n > 0; --n) best.peak = std::min(best.peak, seconds(peak));
     best.reference = std::min(best.reference, turn(reference, reference_runs));
     const double taken = turn(own, own_runs);
     best.own = std::min(best.own, taken);

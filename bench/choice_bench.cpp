@@ -161,6 +161,7 @@ void automatic_form(benchmark::State& bench) {
   std::string of;
   int shapes = 0;
   const auto try_all = [&]<int P>(std::integral_constant<int, P>, Index d, Index longest) {
+    if (d > unless_smoke(d, 16)) return;
     for (const From from : {From::no_state, From::empty_state, From::tokens})
       for (const Index T : {1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024, 2048, 4096, 8192, 16384}) {
         if (T > unless_smoke(longest, 2)) break;

@@ -56,7 +56,8 @@ BENCHMARK(training_step)->Iterations(5)->UseManualTime();
 
 void chunked_training(benchmark::State& bench) {
   const auto steps = [](Form form) {
-    return Steps({.layers = 2, .d_model = 256, .heads = 8, .d = 32}, unless_smoke(4096, 64), 1, form);
+    return Steps({.layers = 2, .d_model = unless_smoke(256, 64), .heads = unless_smoke(8, 2), .d = 32},
+                 unless_smoke(4096, 64), 1, form);
   };
   Steps by_chunks = steps(Form::chunked), by_attention = steps(Form::attention);
   const Times times = in_turns(bench, by_attention, by_chunks);
@@ -70,16 +71,17 @@ void generation(benchmark::State& bench) {
   const Model<float> model(Config{.layers = 2, .d_model = 128, .heads = 4});
   const Weights<float> weights = model.initial(1);
   Pass<float> pass;
-  const auto after = [&](std::size_t bytes_before) {
+  const Index at_once = unless_smoke(1000, 100);
+  const auto after = [&](Index bytes_before) {
     auto memory = model.memory();
-    const std::vector<std::uint8_t> text(1000, 'a');
-    for (std::size_t n = 0; n < bytes_before; n += text.size()) model.read(weights, text, memory, pass);
+    const std::vector<std::uint8_t> text(static_cast<std::size_t>(at_once), 'a');
+    for (Index n = 0; n < bytes_before; n += at_once) model.read(weights, text, memory, pass);
     return [&, memory]() mutable {
       const std::uint8_t byte = 'b';
       benchmark::DoNotOptimize(model.read(weights, std::span(&byte, 1), memory, pass).data());
     };
   };
-  auto early = after(1000), late = after(static_cast<std::size_t>(unless_smoke(100000, 2000)));
+  auto early = after(at_once), late = after(unless_smoke(100000, 2 * at_once));
   const Times times = in_turns(bench, early, late, 20);
   report_ratio(bench, "a byte made after 100,000", times, "one made after 1,000", .9, text("%.0f µs", 1e6 * times.own));
 }
