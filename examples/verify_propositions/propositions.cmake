@@ -48,7 +48,12 @@ set(quick_propositions  # g++ takes as long without any optimisation
 function(add_propositions library)
   add_library(${library} STATIC ${sources})
   target_compile_options(${library} PRIVATE ${quick_propositions})
-  target_precompile_headers(${library} PRIVATE <sympow/sympow.hpp> ${propositions}/dense.hpp)
+  target_compile_definitions(${library} PRIVATE ${compiled})
+  if(library STREQUAL sympow_propositions)
+    target_precompile_headers(${library} PRIVATE <sympow/sympow.hpp> ${propositions}/dense.hpp)
+  else()
+    target_precompile_headers(${library} REUSE_FROM sympow_propositions)
+  endif()
   set_target_properties(${library} PROPERTIES OPTIMIZE_DEPENDENCIES ON)  # it need not wait for the forms to be compiled
   set(sources "" PARENT_SCOPE)
 endfunction()

@@ -13,20 +13,6 @@
 #include <sympow/transition/structured_rotary.hpp>
 #include "propositions/gradient_problem.hpp"
 
-/// The engines of gradients that propositions call; the program compiles them in a file of their own.
-#define SYMPOW_PROVEN_GRADIENTS(LINKAGE, Scalar)                                   \
-  SYMPOW_GRADIENTS(LINKAGE, Scalar, sympow::Linear)                                \
-  SYMPOW_GRADIENTS(LINKAGE, Scalar, sympow::SymmetricPower<2>)                     \
-  SYMPOW_GRADIENTS(LINKAGE, Scalar, sympow::SymmetricPower<8>)                     \
-  SYMPOW_BACKWARD_PASSES(LINKAGE, Scalar, sympow::detail::PowerFeature<Scalar>)    \
-  SYMPOW_BACKWARD_PASSES(LINKAGE, Scalar, sympow::detail::EmbeddedFeature<Scalar>) \
-  SYMPOW_BACKWARD_PASSES(LINKAGE, Scalar, sympow::Exponential)                     \
-  SYMPOW_GRADIENTS(LINKAGE, Scalar, sympow::Exponential)
-#ifdef SYMPOW_COMPILED_PROVEN_GRADIENTS
-SYMPOW_PROVEN_GRADIENTS(extern, float)
-SYMPOW_PROVEN_GRADIENTS(extern, double)
-#endif
-
 namespace SYMPOW_NAMESPACE::verify::detail {
 
 template <class Scalar>

@@ -33,21 +33,21 @@
   LINKAGE template struct sympow::detail::ForwardPasses<Scalar, __VA_ARGS__>; \
   LINKAGE template struct sympow::detail::StateOperations<Scalar, __VA_ARGS__>;
 
-/// DO(LINKAGE, Scalar, map) of the feature maps that the library `sympow::forms` holds, and of powers that few have a
-/// use for; the project's own programs keep them in a library of theirs.
-#define SYMPOW_FEATURE_MAPS(DO, LINKAGE, Scalar) \
-  DO(LINKAGE, Scalar, sympow::Linear)            \
+/// DO(LINKAGE, Scalar, map) of all powers, and of the feature maps that the library `sympow::forms` holds.
+#define SYMPOW_POWERS(DO, LINKAGE, Scalar)       \
   DO(LINKAGE, Scalar, sympow::SymmetricPower<1>) \
   DO(LINKAGE, Scalar, sympow::SymmetricPower<2>) \
   DO(LINKAGE, Scalar, sympow::SymmetricPower<3>) \
   DO(LINKAGE, Scalar, sympow::SymmetricPower<4>) \
-  DO(LINKAGE, Scalar, sympow::Exponential)       \
-  DO(LINKAGE, Scalar, sympow::PositiveRandomFeatures)
-#define SYMPOW_HIGH_POWERS(DO, LINKAGE, Scalar)  \
   DO(LINKAGE, Scalar, sympow::SymmetricPower<5>) \
   DO(LINKAGE, Scalar, sympow::SymmetricPower<6>) \
   DO(LINKAGE, Scalar, sympow::SymmetricPower<7>) \
   DO(LINKAGE, Scalar, sympow::SymmetricPower<8>)
+#define SYMPOW_FEATURE_MAPS(DO, LINKAGE, Scalar) \
+  SYMPOW_POWERS(DO, LINKAGE, Scalar)             \
+  DO(LINKAGE, Scalar, sympow::Linear)            \
+  DO(LINKAGE, Scalar, sympow::Exponential)       \
+  DO(LINKAGE, Scalar, sympow::PositiveRandomFeatures)
 
 /// DO(LINKAGE, Scalar, transition) of the usual transitions.
 #define SYMPOW_USUAL_TRANSITIONS(DO, LINKAGE, Scalar)                           \
@@ -79,8 +79,4 @@ SYMPOW_ALL_FORMS(extern, float)
 SYMPOW_ALL_FORMS(extern, double)
 SYMPOW_TRANSITIONS(extern, float)
 SYMPOW_TRANSITIONS(extern, double)
-#endif
-#ifdef SYMPOW_COMPILED_HIGH_POWERS
-SYMPOW_HIGH_POWERS(SYMPOW_FORMS, extern, float)
-SYMPOW_HIGH_POWERS(SYMPOW_FORMS, extern, double)
 #endif

@@ -9,8 +9,6 @@
 // Engines are compiled elsewhere, see SYMPOW_C_ENGINES.
 SYMPOW_C_ENGINES(extern, float)
 SYMPOW_C_ENGINES(extern, double)
-SYMPOW_C_HIGH_POWERS(extern, float)
-SYMPOW_C_HIGH_POWERS(extern, double)
 
 namespace SYMPOW_NAMESPACE::c {
 

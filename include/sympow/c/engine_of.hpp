@@ -179,15 +179,8 @@ class EngineOf final : public Engine {
 }  // namespace SYMPOW_NAMESPACE::c
 
 /// The engines of a scalar type: of every power, of exponential scores and of their random features.
-#define SYMPOW_C_ENGINES(LINKAGE, Scalar)                                        \
-  LINKAGE template class sympow::c::EngineOf<Scalar, sympow::SymmetricPower<1>>; \
-  LINKAGE template class sympow::c::EngineOf<Scalar, sympow::SymmetricPower<2>>; \
-  LINKAGE template class sympow::c::EngineOf<Scalar, sympow::SymmetricPower<3>>; \
-  LINKAGE template class sympow::c::EngineOf<Scalar, sympow::SymmetricPower<4>>; \
-  LINKAGE template class sympow::c::EngineOf<Scalar, sympow::Exponential>;       \
-  LINKAGE template class sympow::c::EngineOf<Scalar, sympow::PositiveRandomFeatures>;
-#define SYMPOW_C_HIGH_POWERS(LINKAGE, Scalar)                                    \
-  LINKAGE template class sympow::c::EngineOf<Scalar, sympow::SymmetricPower<5>>; \
-  LINKAGE template class sympow::c::EngineOf<Scalar, sympow::SymmetricPower<6>>; \
-  LINKAGE template class sympow::c::EngineOf<Scalar, sympow::SymmetricPower<7>>; \
-  LINKAGE template class sympow::c::EngineOf<Scalar, sympow::SymmetricPower<8>>;
+#define SYMPOW_C_ENGINE(LINKAGE, Scalar, ...) LINKAGE template class sympow::c::EngineOf<Scalar, __VA_ARGS__>;
+#define SYMPOW_C_ENGINES(LINKAGE, Scalar)               \
+  SYMPOW_POWERS(SYMPOW_C_ENGINE, LINKAGE, Scalar)       \
+  SYMPOW_C_ENGINE(LINKAGE, Scalar, sympow::Exponential) \
+  SYMPOW_C_ENGINE(LINKAGE, Scalar, sympow::PositiveRandomFeatures)
