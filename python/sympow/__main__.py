@@ -20,7 +20,7 @@ config  says which library is in use
 verify --help and attend --help list their options.
 exit status: 0 success, 1 a statement or a comparison fails, 2 wrong arguments, or the program is not in this package
 """
-_NEEDS = "Linux, and gmpxx.h with libgmp.a where the package is compiled (Debian: libgmp-dev)"
+_NEEDS = "Linux, and gmp.h with libgmp.a where the package is compiled (Debian: libgmp-dev)"
 
 
 def _refuse(text: str) -> NoReturn:

@@ -83,15 +83,15 @@ void check(std::initializer_list<Index> dimensions, std::initializer_list<Index>
 TEST_CASE("DeltaNet's transition gives the same in three forms", "[laws]") {
   check<double>({16}, {0, 1, 63, 64, 65, 130}, {0, -.001, -1, -1000, -infinity});
   check<float>({16}, {65, 130}, {0, -.001, -1, -1000, -infinity});
-  check<double>({60, 64, 128}, {65, 130}, {0, -.001});
-  check<float>({60, 64, 128}, {65, 130}, {0, -.001});
-  check<float>({16}, {1000}, {0, -.001});
+  check<double>({60, 128}, {65}, {0, -.001});
+  check<float>({64}, {65, 130}, {0, -.001});
+  check<float>({16}, {500}, {0, -.001});
 }
 
 TEST_CASE("Kimi Delta Attention's transition gives the same in three forms, and its dual the defined rows", "[laws]") {
-  const auto check_gates = [](auto scalar, Index d, Index T) {
+  const auto check_gates = [](auto scalar, Index d, Index T, std::initializer_list<double> slownesses) {
     using Scalar = decltype(scalar);
-    for (const double slowness : {0., .001, .3, 20., 1000.})
+    for (const double slowness : slownesses)
       for (const double closed : {0., .02, 1.})
         for (const double log_gate : {0., -.1}) {
           Chain<Scalar> chain(d, d / 2 + 3, T, random_strengths, log_gate, 31);
@@ -105,9 +105,9 @@ TEST_CASE("Kimi Delta Attention's transition gives the same in three forms, and 
           CHECK(row_rule<DefaultNormalization, SymmetricPower<2>>(rows, Y, rows.Y, unit_roundoff<Scalar>) <= 1);
         }
   };
-  for (const Index T : {0, 1, 2, 47, 130}) check_gates(double(), 16, T);
-  for (const Index T : {65, 300}) check_gates(float(), 16, T);
-  check_gates(float(), 64, 130);
+  for (const Index T : {0, 1, 2, 47, 130}) check_gates(double(), 16, T, {0, .001, .3, 20, 1000});
+  for (const Index T : {65, 260}) check_gates(float(), 16, T, {0, .001, .3, 20, 1000});
+  check_gates(float(), 64, 130, {.001, 20});
 }
 
 TEST_CASE("a state goes on, merges and is kept by channel gates before a chain", "[laws]") {
@@ -149,7 +149,8 @@ TEST_CASE("keys behind closed gates are gone, and slow channels leave the range 
 
 TEST_CASE("PaTH's transition gives the defined rows for softmax and for powers", "[laws]") {
   for (const Index d : {16, 60, 128})
-    for (const Index T : {1, 64, 65, 130})
+    for (const Index T : {1, 64, 65, 130}) {
+      if (d > 16 && T != 65) continue;  // a factor more than a block of them
       for (const double strength : {0., random_strengths, 1., 2.})
         for (const double log_gate : {0., -.001, -1., -infinity}) {
           CAPTURE(d, T, strength, log_gate);
@@ -161,6 +162,7 @@ TEST_CASE("PaTH's transition gives the defined rows for softmax and for powers",
           const auto Y = attention(SymmetricPower<2>{}, chain.transition(), chain.Q, chain.K, chain.V);
           CHECK(row_rule<DefaultNormalization, SymmetricPower<2>>(rows, Y, rows.Y, unit_roundoff<double>) <= 1);
         }
+    }
 }
 
 // Rows are linear in queries: q·dq = y·dy, though a chain may leave nothing of a key that its own row has seen whole.

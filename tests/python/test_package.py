@@ -211,7 +211,7 @@ class Launcher(unittest.TestCase):
         shutil.rmtree(self.package.folder / "sympow" / "bin")
         done = self.package.run("verify")
         self.assertEqual((done.returncode, done.stdout), (2, ""))
-        self.assertEqual(done.stderr, "sympow: sympow-verify is not in this package: it needs Linux, and gmpxx.h with "
+        self.assertEqual(done.stderr, "sympow: sympow-verify is not in this package: it needs Linux, and gmp.h with "
                          "libgmp.a where the package is compiled (Debian: libgmp-dev)\n")
 
     def test_a_processor_below_the_lowest_level(self):

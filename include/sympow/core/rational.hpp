@@ -7,18 +7,17 @@
 #include <sympow/core/exact_scalar.hpp>
 
 #if defined(__has_include) && !defined(SYMPOW_NO_RATIONAL)
-#if __has_include(<gmpxx.h>)
+#if __has_include(<gmp.h>)
 #define SYMPOW_HAS_RATIONAL 1
 #endif
 #endif
 
 #ifdef SYMPOW_HAS_RATIONAL
-#include <gmpxx.h>
+#include <gmp.h>
 
 #include <concepts>
 #include <ostream>
 #include <string>
-#include <utility>
 
 #include <sympow/core/checks.hpp>
 
@@ -31,12 +30,16 @@ namespace SYMPOW_NAMESPACE {
 /// Division by 0 throws `InvalidArgument`. Link with GMP: `sympow::exact` of CMake, or `-lgmp`.
 class Rational {
  public:
-  Rational() = default;
+  Rational() { mpq_init(value_); }
   /// An integer.
   template <std::integral Integer>
     requires(sizeof(Integer) <= sizeof(long))
-  Rational(Integer value)
-      : value_(static_cast<std::conditional_t<std::unsigned_integral<Integer>, unsigned long, long>>(value)) {}
+  Rational(Integer value) : Rational() {
+    if constexpr (std::unsigned_integral<Integer>)
+      mpq_set_ui(value_, value, 1);
+    else
+      mpq_set_si(value_, value, 1);
+  }
   Rational(std::floating_point auto) = delete;  ///< a number that was rounded
 
   /// n/d.
@@ -45,41 +48,61 @@ class Rational {
     requires(std::floating_point<N> || std::floating_point<D>)
   Rational(N, D) = delete;  ///< likewise
 
-  [[nodiscard]] friend Rational operator+(const Rational& a, const Rational& b) {
-    return Rational(a.value_ + b.value_);
+  Rational(const Rational& other) : Rational() { mpq_set(value_, other.value_); }
+  /// The other one can then only be assigned to.
+  Rational(Rational&& other) noexcept {
+    *value_ = *other.value_;
+    mpz_init(mpq_numref(other.value_)), mpz_init(mpq_denref(other.value_));  // which ask for no memory
   }
-  [[nodiscard]] friend Rational operator-(const Rational& a, const Rational& b) {
-    return Rational(a.value_ - b.value_);
-  }
-  [[nodiscard]] friend Rational operator*(const Rational& a, const Rational& b) {
-    return Rational(a.value_ * b.value_);
-  }
+  Rational& operator=(const Rational& other) { return mpq_set(value_, other.value_), *this; }
+  Rational& operator=(Rational&& other) noexcept { return mpq_swap(value_, other.value_), *this; }
+  ~Rational() { mpq_clear(value_); }
+
+  [[nodiscard]] friend Rational operator+(const Rational& a, const Rational& b) { return by(mpq_add, a, b); }
+  [[nodiscard]] friend Rational operator-(const Rational& a, const Rational& b) { return by(mpq_sub, a, b); }
+  [[nodiscard]] friend Rational operator*(const Rational& a, const Rational& b) { return by(mpq_mul, a, b); }
   [[nodiscard]] friend Rational operator/(const Rational& a, const Rational& b) {
     if (b.sign() == 0) detail::raise<InvalidArgument>("Rational: division by 0");
-    return Rational(a.value_ / b.value_);
+    return by(mpq_div, a, b);
   }
-  [[nodiscard]] friend Rational operator-(const Rational& a) { return Rational(-a.value_); }
+  [[nodiscard]] friend Rational operator-(const Rational& a) {
+    Rational result;
+    mpq_neg(result.value_, a.value_);
+    return result;
+  }
   [[nodiscard]] friend Rational operator+(const Rational& a) { return a; }
-  Rational& operator+=(const Rational& other) { return value_ += other.value_, *this; }
-  Rational& operator-=(const Rational& other) { return value_ -= other.value_, *this; }
-  Rational& operator*=(const Rational& other) { return value_ *= other.value_, *this; }
+  Rational& operator+=(const Rational& other) { return mpq_add(value_, value_, other.value_), *this; }
+  Rational& operator-=(const Rational& other) { return mpq_sub(value_, value_, other.value_), *this; }
+  Rational& operator*=(const Rational& other) { return mpq_mul(value_, value_, other.value_), *this; }
   Rational& operator/=(const Rational& other) { return *this = *this / other; }
 
-  [[nodiscard]] friend bool operator==(const Rational& a, const Rational& b) { return a.value_ == b.value_; }
-  [[nodiscard]] friend bool operator<(const Rational& a, const Rational& b) { return a.value_ < b.value_; }
+  [[nodiscard]] friend bool operator==(const Rational& a, const Rational& b) {
+    return mpq_equal(a.value_, b.value_) != 0;
+  }
+  [[nodiscard]] friend bool operator<(const Rational& a, const Rational& b) { return mpq_cmp(a.value_, b.value_) < 0; }
   [[nodiscard]] friend bool operator>(const Rational& a, const Rational& b) { return b < a; }
   [[nodiscard]] friend bool operator<=(const Rational& a, const Rational& b) { return !(b < a); }
   [[nodiscard]] friend bool operator>=(const Rational& a, const Rational& b) { return !(a < b); }
   [[nodiscard]] friend Rational abs(const Rational& a) { return a.sign() < 0 ? -a : a; }
 
-  [[nodiscard]] int sign() const { return sgn(value_); }               ///< -1, 0 or 1
-  [[nodiscard]] std::string text() const { return value_.get_str(); }  ///< "-2/3"
-  [[nodiscard]] double to_double() const { return value_.get_d(); }    ///< rounded towards 0
+  [[nodiscard]] int sign() const { return mpz_sgn(mpq_numref(value_)); }  ///< -1, 0 or 1
+  [[nodiscard]] std::string text() const {                                ///< "-2/3"
+    std::string digits(mpz_sizeinbase(mpq_numref(value_), 10) + mpz_sizeinbase(mpq_denref(value_), 10) + 3, ' ');
+    mpq_get_str(digits.data(), 10, value_);
+    return digits.c_str();
+  }
+  [[nodiscard]] double to_double() const { return mpq_get_d(value_); }  ///< rounded towards 0
   friend std::ostream& operator<<(std::ostream& out, const Rational& a) { return out << a.text(); }
 
  private:
-  explicit Rational(mpq_class value) : value_(std::move(value)) {}
-  mpq_class value_;
+  [[nodiscard]] static Rational by(void (*operation)(mpq_ptr, mpq_srcptr, mpq_srcptr), const Rational& a,
+                                   const Rational& b) {
+    Rational result;
+    operation(result.value_, a.value_, b.value_);
+    return result;
+  }
+
+  mpq_t value_;
 };
 
 template <>

@@ -130,7 +130,7 @@ inline int run(const Program& program, const Arguments& arguments, const sympow:
     throw std::invalid_argument(
         "--exact: this program decides nothing exactly: its `Program::exact` is not set, as where it was compiled "
         "without "
-        "GMP's gmpxx.h (Debian: libgmp-dev)");
+        "GMP (Debian: libgmp-dev)");
   const std::vector<ReportFile> files = open_files(program, arguments);
   Report report{program.name, arguments.scalar, arguments.seed, program.papers};
   put_all(heading(report), out);
