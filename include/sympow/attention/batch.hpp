@@ -367,7 +367,7 @@ class CheckedBatch {
   void check_group(Index n) {
     const auto x = call.first_head(n);
     transitions_.with(n, [&](const TransitionView<Scalar>& transition) {
-      check_call<F>(transition, x.Q, x.K, x.V, call.options.head);
+      check_call<F::score>(transition, x.Q, x.K, x.V, call.options.head);
       if (n == 0) first_plan_ = plan_of(first_shape_ = shape(0));
       const GroupPlan of_group = plan(n);
       cost_ += of_group.cost;

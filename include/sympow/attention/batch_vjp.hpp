@@ -72,8 +72,8 @@ template <class Scalar, class F>
 void add_state_gradient(const F& feature, StateGradient<Scalar, F>& sum, const StateGradient<Scalar, F>& more) {
   Adjoint<Scalar>& to = StateGradientAccess::content(sum);
   const Adjoint<Scalar>& from = StateGradientAccess::content(more);
-  FoldBuffers<Scalar> memory;
-  add_sums<Scalar>(feature, memory, from.sums, 0, from.sums.log_channels, to.sums);
+  add_sums<Scalar>([&](StateSums<Scalar>& sums) { fold_state(feature, sums); }, from.sums, 0, from.sums.log_channels,
+                   to.sums);
   if (from.gauge.size() != 0) to.gauge += from.gauge;  // none where nothing turns
   if (from.frame.size() != 0) to.frame += from.frame;
 }

@@ -86,9 +86,9 @@ inline std::string in_words(const Mask& mask) {
 
 /// Throws `InvalidGate` for a log gate that is positive or not a number. Exponential scores, which no state sums, may
 /// grow: there any number below infinity is allowed.
-template <FeatureMap F, class Scalar>
+template <Score score, class Scalar>
 void check_gates(const TransitionView<Scalar>& transition, Index tokens) {
-  constexpr bool may_grow = F::score == Score::exponential;
+  constexpr bool may_grow = score == Score::exponential;
   for (Index i = 0; i < tokens; ++i)
     if (const double log_gamma = transition.log_decay(i); !(log_gamma <= 0) && !(may_grow && std::isfinite(log_gamma)))
       raise<InvalidGate>("the transition's log gate of token ", i, " is ", log_gamma,
@@ -106,7 +106,7 @@ void check_gates(const TransitionView<Scalar>& transition, Index tokens) {
 
 /// Throws `ShapeMismatch`, `InvalidArgument`, `InvalidGate` or `NotFinite` unless the arguments of a call fit each
 /// other.
-template <FeatureMap F, class Scalar>
+template <Score score, class Scalar>
 void check_call(const TransitionView<Scalar>& transition, std::type_identity_t<MatrixView<const Scalar>> queries,
                 std::type_identity_t<MatrixView<const Scalar>> keys,
                 std::type_identity_t<MatrixView<const Scalar>> values, const Options& options) {
@@ -135,8 +135,8 @@ void check_call(const TransitionView<Scalar>& transition, std::type_identity_t<M
   if (transition.key_dimension() != Dynamic)
     check_size("key dimension of the transition", transition.key_dimension(), queries.rows(),
                "rows of Q, whose tokens are columns; of a T x d matrix give the transpose");
-  check_gates<F>(transition, tokens);
-  if (mask.has_window() && F::score != Score::exponential && transition.key_action() == KeyAction::scale)
+  check_gates<score>(transition, tokens);
+  if (mask.has_window() && score != Score::exponential && transition.key_action() == KeyAction::scale)
     raise<InvalidArgument>("options: a sliding window does not go with channel decay of powers");
   if (mask.is_full) {
     if (mask.has_window())

@@ -279,7 +279,7 @@ struct FormCalls {
 template <class Scalar, FeatureMap F>
 void FormCalls<Scalar, F>::check(Form form, const Inputs& x) {
   const Options& options = x.options;
-  check_call<F>(x.transition, x.Q, x.K, x.V, options);
+  check_call<F::score>(x.transition, x.Q, x.K, x.V, options);
   if constexpr (FiniteFeatureMap<F>)
     if (form != Form::attention) {
       check_state(*x.state, x.feature, x.transition, x.Q, x.V);

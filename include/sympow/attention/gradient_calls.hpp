@@ -323,7 +323,7 @@ struct GradientCalls {
 
 template <class Scalar, FeatureMap F>
 void GradientCalls<Scalar, F>::check(Form form, const Inputs& x) {
-  check_call<F>(x.transition.transition(), x.Q, x.K, x.V, x.options);
+  check_call<F::score>(x.transition.transition(), x.Q, x.K, x.V, x.options);
   check_rows("dY", x.dY, x.Q, x.V);
   if (x.options.diagnostics != nullptr)
     raise<InvalidArgument>("options: diagnostics are of rows, ask the form for them; gradients have none");

@@ -174,7 +174,8 @@ void absorb_segment(const FormInputs<Scalar, F>& x, Segment own, const Frame& fr
 /// to ← the state that goes on by a segment, whose part is used up.
 template <class Scalar, class F>
 void merge_segment(const State<Scalar, F>& state, State<Scalar, F>& part, State<Scalar, F>& to) {
-  add_state(state.feature(), StateAccess::content(state), StateAccess::content(part));
+  add_state<Scalar>([&](StateSums<Scalar>& sums) { fold_state(state.feature(), sums); }, StateAccess::content(state),
+                    StateAccess::content(part));
   std::swap(to, part);
 }
 
@@ -235,9 +236,9 @@ template <class Scalar, FiniteFeatureMap F>
   detail::check_adjacent(left, right);
   State<Scalar, F> first = left, result = right;
   auto &before = detail::StateAccess::content(first), &after = detail::StateAccess::content(result);
-  detail::fold_state(left.feature(), before.sums);
-  detail::fold_state(left.feature(), after.sums);
-  detail::add_state(left.feature(), before, after);
+  const auto fold = [&](detail::StateSums<Scalar>& sums) { detail::fold_state(left.feature(), sums); };
+  fold(before.sums), fold(after.sums);
+  detail::add_state<Scalar>(fold, before, after);
   return result;
 }
 

@@ -111,8 +111,8 @@ class ScanVjp {
       transition.apply_to_queries(own, Batch<Scalar>(later.Z));
       later.S = rows.transpose();
     }
-    FoldBuffers<Scalar> memory;
-    add_sums<Scalar>(x_.feature, memory, std::move(later), total, log_a, adjoints_[s].sums);
+    add_sums<Scalar>([&](StateSums<Scalar>& sums) { fold_state(x_.feature, sums); }, std::move(later), total, log_a,
+                     adjoints_[s].sums);
   }
   // The rows of a segment, or what is left of it.
   void take_back(Index s, bool rows, Work& work) {

@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include <sympow/core/panel.hpp>
+#include <sympow/core/visitor.hpp>
 #include <sympow/detail/phi_panels.hpp>
 #include <sympow/detail/segment.hpp>
 #include <sympow/simd/integer_power.hpp>
@@ -497,14 +498,19 @@ void fold_state(const F& feature, StateSums<Scalar>& sums) {
   StateOperations<Scalar, InterfaceOf<Scalar, F>>::fold(pass_feature<Scalar>(feature), sums);
 }
 
+/// `fold_state` of sums.
+template <class Scalar>
+using FoldSums = Visitor<StateSums<Scalar>&>;
+
 /// `state` ← the sums of earlier tokens as well, which decay by these logarithms on their way to here; neither has
 /// recent tokens or a pending decay of channels.
-template <class Scalar, FeatureMap F>
-void add_sums(const F& feature, FoldBuffers<Scalar>& memory, StateSums<Scalar> before, double log_gamma,
-              const Eigen::VectorXd& log_a, StateSums<Scalar>& state) {
+template <class Scalar>
+void add_sums(const FoldSums<Scalar>& fold, StateSums<Scalar> before, double log_gamma, const Eigen::VectorXd& log_a,
+              StateSums<Scalar>& state) {
+  Panel<Scalar> memory;
   before.elapsed.add(log_gamma);
   before.log_channels = log_a;
-  fold_state(feature, before);
+  fold(before);
   if (before.empty()) return;
   before.make_dense();
   const LogGate &ours = state.elapsed, &rest = before.elapsed;
@@ -513,7 +519,7 @@ void add_sums(const F& feature, FoldBuffers<Scalar>& memory, StateSums<Scalar> b
                own = state.empty() ? 0 : Weight(LogGate{ahead}).number(state.exponent() - M),
                theirs = nearest_power_of_two<double>(before.exponent() - M);
   const auto x = static_cast<Scalar>(own), y = static_cast<Scalar>(theirs);
-  state.change_columns(0, state.Z.size(), split_columns, memory.columns, [&](Index first, MatrixView<Scalar> S) {
+  state.change_columns(0, state.Z.size(), split_columns, memory, [&](Index first, MatrixView<Scalar> S) {
     S = x * S + y * before.S.middleCols(first, S.cols());
   });
   state.Z = x * state.Z + y * before.Z;
@@ -529,22 +535,21 @@ void add_sums(const F& feature, FoldBuffers<Scalar>& memory, StateSums<Scalar> b
 /// The sums of `left` into those of `right`, which goes on where it ends; both tails are empty.
 ///
 ///     S ← 2^{M - M'} S + 2^{M_left - M'} S_left A,   A the whole transition of the right one
-template <class Scalar, FeatureMap F>
-void add_state(const F& feature, const StateContent<Scalar>& left, StateContent<Scalar>& right) {
-  FoldBuffers<Scalar> memory;
-  if (right.sums.channels_decay()) fold_state(feature, right.sums);
+template <class Scalar>
+void add_state(const FoldSums<Scalar>& fold, const StateContent<Scalar>& left, StateContent<Scalar>& right) {
+  if (right.sums.channels_decay()) fold(right.sums);
   const Frames<Scalar>& before = left.frames;
   Frames<Scalar>& frames = right.frames;
   const bool mixes = frames.key_product.size() != 0;
   StateSums<Scalar> moved = left.sums;
-  if (mixes && keys_are_features<F>) {
+  if (mixes) {  // φ(x) = x then
     moved.make_dense();
     Matrix<Scalar> product(moved.S.rows(), moved.S.cols());
     set_product(product, moved.S, frames.key_product);
     moved.S.swap(product);
     set_product(moved.Z, frames.key_product.transpose(), left.sums.Z);
   }
-  add_sums<Scalar>(feature, memory, std::move(moved), frames.log_decay, frames.log_channels, right.sums);
+  add_sums(fold, std::move(moved), frames.log_decay, frames.log_channels, right.sums);
   frames.start = before.start;
   frames.log_decay += before.log_decay;
   frames.log_channels += before.log_channels;

@@ -17,7 +17,7 @@ struct SymmetricPowerEmbedding {
     } else {
       using Scalar = typename Source::Scalar;
       using Column = decltype(y.col(0));
-      SymmetricPowerColumns<Scalar, std::size_t{P}> columns(x.rows());
+      SymmetricPowerColumns<Scalar> columns(P, x.rows());
       for (Index t = 0; t < x.cols(); ++t) {
         if constexpr ((Column::Flags & Eigen::DirectAccessBit) != 0 && Column::InnerStrideAtCompileTime == 1)
           columns.fill(x.col(t).data(), ColumnInMemory<Scalar>(y.col(t).data(), y.rows()));

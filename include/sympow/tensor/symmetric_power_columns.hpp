@@ -72,15 +72,16 @@ class AnyColumn {
 /// entry is x_b^k/√k! times an entry of T_{m-k}. The remaining indices exceed b, so they run through a suffix of
 /// T_{m-k}. T_1 = x, T_2, … are tabulated first, as far as the scratch allows; then φ^P = √P! T_P is written run by
 /// run. Longer lists are enumerated recursively in the same order.
-template <class Scalar, std::size_t P>
+template <class Scalar>
 class SymmetricPowerColumns {
  public:
-  explicit SymmetricPowerColumns(Index d) : d_(d) {
+  /// P > 1.
+  SymmetricPowerColumns(int P, Index d) : P_(static_cast<std::size_t>(P)), d_(d) {
     constexpr Index padding = packet_size<Scalar> - 1;
-    std::array<Index, P> begins{};
+    Counts begins{};
     Index used = 0;
     counts_[0] = 1;
-    for (std::size_t m = 1; m < P; ++m) {
+    for (std::size_t m = 1; m < P_; ++m) {
       const auto length = static_cast<Index>(m);
       counts_[m] = counts_[m - 1] * (d + length - 1) / length;
       const Index needed = used + counts_[m] + padding;
@@ -95,7 +96,7 @@ class SymmetricPowerColumns {
       ends_[m] = scratch + begins[m] + counts_[m];
       std::fill_n(ends_[m], padding, Scalar(0));
     }
-    for (std::size_t k = 2; k <= P; ++k) inverse_roots_[k] = inverse_root_of<Scalar>(static_cast<Index>(k));
+    for (std::size_t k = 2; k <= P_; ++k) inverse_roots_[k] = inverse_root_of<Scalar>(static_cast<Index>(k));
   }
 
   SymmetricPowerColumns(const SymmetricPowerColumns&) = delete;
@@ -106,16 +107,24 @@ class SymmetricPowerColumns {
   void fill(const Scalar* x, Column column) {
     std::copy_n(x, d_, ends_[1] - d_);
     tabulate<2>();
-    write_completions<P>(column, root_of<Scalar>(factorial(static_cast<Index>(P))), 0, counts_);
+    write<2>(column);
   }
 
  private:
   static constexpr Index scratch_size = 4096;
-  using Counts = std::array<Index, P>;
+  static constexpr std::size_t most = max_power;
+  using Counts = std::array<Index, most>;
+
+  template <std::size_t m, class Column>
+  void write(Column& column) const {
+    if constexpr (m < most)
+      if (P_ > m) return write<m + 1>(column);
+    write_completions<m>(column, root_of<Scalar>(factorial(static_cast<Index>(m))), 0, counts_);
+  }
 
   template <std::size_t m>
   void tabulate() {
-    if constexpr (m < P) {
+    if constexpr (m < most) {
       if (m > tabulated_) return;
       ColumnInMemory<Scalar> column(ends_[m] - counts_[m], counts_[m] + packet_size<Scalar> - 1);
       write_completions<m>(column, Scalar(1), 0, counts_);
@@ -151,11 +160,12 @@ class SymmetricPowerColumns {
     }
   }
 
+  std::size_t P_;
   Index d_;
   std::size_t tabulated_ = 0;
   Counts counts_{};
-  std::array<Scalar*, P> ends_{};  // ends of the lists; zeros follow each, for reads past the end
-  std::array<Scalar, P + 1> inverse_roots_;
+  std::array<Scalar*, most> ends_{};  // ends of the lists; zeros follow each, for reads past the end
+  std::array<Scalar, most + 1> inverse_roots_;
   std::array<Scalar, scratch_size> scratch_;
   std::vector<Scalar> large_scratch_;
 };
