@@ -53,11 +53,11 @@ function(compile_as_propositions target)
   else()
     target_precompile_headers(${target} REUSE_FROM sympow_propositions)
   endif()
+  set_target_properties(${target} PROPERTIES OPTIMIZE_DEPENDENCIES ON)  # it need not wait for the forms to be compiled
 endfunction()
 function(add_propositions library)
   add_library(${library} STATIC ${sources})
   compile_as_propositions(${library})
-  set_target_properties(${library} PROPERTIES OPTIMIZE_DEPENDENCIES ON)  # it need not wait for the forms to be compiled
   set(sources "" PARENT_SCOPE)
 endfunction()
 set(sources "")
