@@ -89,7 +89,8 @@ class Rational {
   [[nodiscard]] std::string text() const {                                ///< "-2/3"
     std::string digits(mpz_sizeinbase(mpq_numref(value_), 10) + mpz_sizeinbase(mpq_denref(value_), 10) + 3, ' ');
     mpq_get_str(digits.data(), 10, value_);
-    return digits.c_str();
+    digits.resize(digits.find('\0'));
+    return digits;
   }
   [[nodiscard]] double to_double() const { return mpq_get_d(value_); }  ///< rounded towards 0
   friend std::ostream& operator<<(std::ostream& out, const Rational& a) { return out << a.text(); }
