@@ -131,8 +131,8 @@ constexpr bool check_vjp() {
   constexpr bool embeds = F::score == Score::exponential || FeatureMapWithVjp<F> ||
                           (is_direct && (F::score == Score::power || KernelWithSlope<F>));
   static_assert(embeds,
-                "gradients need embed_vjp(x, y, dy, dx) of a feature map with an embedding; those of attention "
-                "none of a power, and of an embedded score with kappa(s) kappa_slope(s)");
+                "gradients need embed_vjp(x, y, dy, dx) of the feature map; those of attention do without it for a "
+                "power, and where there are kappa(s) and kappa_slope(s)");
   return HasVjp<A, Scalar> && embeds;
 }
 

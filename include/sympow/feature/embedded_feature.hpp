@@ -17,7 +17,7 @@ template <class Scalar>
 class EmbeddedFeature {
  public:
   static constexpr Score score = Score::embedded;
-  static constexpr bool nonnegative = true;  // nobody asks: the call has chosen what becomes of rows
+  static constexpr bool nonnegative = true;  // not read: the call says how its rows are normalized
 
   EmbeddedFeature() = default;
   EmbeddedFeature(const EmbeddedFeature&) = delete;

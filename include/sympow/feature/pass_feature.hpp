@@ -64,16 +64,12 @@ int degree_in(const F& feature) {
 /// f(x ↦ x^P) for the degree P of F, which the compiler knows for the usual powers.
 template <FeatureMap F, class Function>
 decltype(auto) with_power(int P, const Function& f) {
-  if constexpr (F::score == Score::power) switch (P) {
-      case 2:
-        return f(FixedPower<2>{});
-      case 3:
-        return f(FixedPower<3>{});
-      case 4:
-        return f(FixedPower<4>{});
-      default:
-        if (P != 1) return f(RaiseTo{P});
-    }
+  if constexpr (F::score == Score::power) {
+    if (P == 2) return f(FixedPower<2>{});
+    if (P == 3) return f(FixedPower<3>{});
+    if (P == 4) return f(FixedPower<4>{});
+    if (P > 4) return f(RaiseTo{P});
+  }
   return f(FixedPower<1>{});
 }
 

@@ -13,7 +13,7 @@ template <class Scalar>
 class PowerFeature {
  public:
   static constexpr Score score = Score::power;
-  static constexpr bool nonnegative = true;  // nobody asks: the call has chosen what becomes of rows
+  static constexpr bool nonnegative = true;  // not read: the call says how its rows are normalized
 
   const int degree;                ///< P
   const bool is_symmetric;         ///< φ is φ^P, see `symmetric_power`
