@@ -1,9 +1,8 @@
 // Two feature maps of one's own in all three forms: one that is only an embedding, and one that knows its score as
-// well. Their forms are compiled once and checked against the definition.
+// well. Their forms are checked against the definition.
 #include <iostream>
 #include <numbers>
 
-#include <sympow/attention/compiled_forms.hpp>
 #include <sympow/sympow.hpp>
 #include <sympow/verify/laws.hpp>
 
@@ -38,12 +37,6 @@ struct OnePlusSquared {
     return (1 + s) * (1 + s);
   }
 };
-
-// In a larger program the first lines stand in a header of yours, the others in one source file.
-SYMPOW_EXTERN_FORMS(double, EluPlusOne)
-SYMPOW_EXTERN_FORMS(double, OnePlusSquared)
-SYMPOW_INSTANTIATE_FORMS(double, EluPlusOne)
-SYMPOW_INSTANTIATE_FORMS(double, OnePlusSquared)
 
 int main() {
   using Eigen::MatrixXd;

@@ -65,7 +65,6 @@ compile_groups(groups ${groups})
 instantiate("\"propositions/dense.hpp\"" "SYMPOW_DENSE(, SCALAR)")
 instantiate("\"propositions/dualities.hpp\""
   "template std::vector<sympow::verify::Duality> sympow::verify::dualities<SCALAR>(std::uint64_t);")
-instantiate("\"propositions/sequence.hpp\"" "SYMPOW_INSTANTIATE_FORMS(SCALAR, sympow::verify::detail::GivenFeatures)")
 compile_propositions(dualities)
 add_propositions(sympow_propositions)
 target_include_directories(sympow_propositions PUBLIC ${CMAKE_CURRENT_LIST_DIR})

@@ -356,8 +356,17 @@ TEST_CASE("a long head by segments, whose state moves at the end or not", "[bad_
       const auto scan = [&](State<float, Power>& state, MatrixXf& rows, Workspaces<float>& workspaces) {
         const detail::ViewOf<float, std::remove_cvref_t<decltype(transition)>> view(transition);
         const Power power;
-        detail::scan<float, Power>({detail::RowKind::weighted_means, power, view, x.Q, x.K, x.V, options, {}, rows},
-                                   state, workspaces, detail::threads_of_program(threads));
+        detail::scan<float, detail::PowerFeature<float>>({detail::RowKind::weighted_means,
+                                                          detail::pass_feature<float>(power),
+                                                          view,
+                                                          x.Q,
+                                                          x.K,
+                                                          x.V,
+                                                          options,
+                                                          {},
+                                                          rows},
+                                                         detail::StateAccess::content(state), workspaces,
+                                                         detail::threads_of_program(threads));
       };
       State<float, Power> after = before;
       Workspaces<float> fresh;

@@ -282,18 +282,20 @@ TEST_CASE("gradients of states in a batch after memory ended in it", "[bad_alloc
     double scale = 0;
     auto to_Q = dQ.leftCols(T), to_K = dK.leftCols(T), to_V = dV.leftCols(T);
     const Power feature;
+    const auto of_passes = detail::pass_feature<float>(feature);
+    using OfPasses = detail::PowerFeature<float>;
     detail::VjpViewOf<float, Decay> of_call(A, gradient);
-    detail::VjpInputs<float, Power> inputs{detail::RowKind::weighted_means,
-                                           feature,
-                                           of_call,
-                                           Q.leftCols(T),
-                                           K.leftCols(T),
-                                           V.leftCols(T),
-                                           dY.leftCols(T),
-                                           options,
-                                           states[0]};
-    inputs.d_state = adjoints[0];
+    detail::VjpInputs<float, OfPasses> inputs{detail::RowKind::weighted_means,
+                                              of_passes,
+                                              of_call,
+                                              Q.leftCols(T),
+                                              K.leftCols(T),
+                                              V.leftCols(T),
+                                              dY.leftCols(T),
+                                              options,
+                                              {detail::StateAccess::content(states[0])}};
+    inputs.d_state = detail::StateAccess::content(adjoints[0]);
     const detail::VjpResults<float> results{to_Q, to_K, to_V, scale};
-    detail::ScanVjp<float, Power>(inputs, results, workspaces, detail::threads_of_program(1)).run();
+    detail::ScanVjp<float, OfPasses>(inputs, results, workspaces, detail::threads_of_program(1)).run();
   });
 }

@@ -6,6 +6,6 @@
 #include <sympow/verify/laws.hpp>
 
 using Power = sympow::SymmetricPower<2>;
-SYMPOW_INSTANTIATE_FORMS(float, Power)
+SYMPOW_CALLS(, float, sympow::detail::PowerFeature<float>)
 template void sympow::save(const sympow::State<float, Power>&, std::ostream&);
 template void sympow::load(sympow::State<float, Power>&, std::istream&);

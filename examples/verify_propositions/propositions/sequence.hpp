@@ -226,9 +226,3 @@ template <class Scalar>
 }
 
 }  // namespace SYMPOW_NAMESPACE::verify::detail
-
-// The forms of `GivenFeatures`; the program compiles them in a file of their own.
-#ifdef SYMPOW_COMPILED_PROPOSITIONS
-SYMPOW_EXTERN_FORMS(float, sympow::verify::detail::GivenFeatures)
-SYMPOW_EXTERN_FORMS(double, sympow::verify::detail::GivenFeatures)
-#endif

@@ -26,27 +26,54 @@ struct BatchOptions {
   Options head = {};            ///< of every head; diagnostics are given by the calls of one head
 };
 
+namespace detail {
+/// What is in the states, gradients or tapes of a container, or none, if it is left out. It owns nothing.
+template <class Content>
+class GivenRange {
+ public:
+  GivenRange() = default;
+  /// To contents by themselves, which must outlive it.
+  template <class List>
+    requires std::same_as<std::remove_const_t<List>, std::vector<std::remove_const_t<Content>>>
+  GivenRange(List& list)  // NOLINT(google-explicit-constructor)
+      : GivenRange(&list, std::ssize(list), [](const void* all, Index n) {
+          return Given<Content>{(*static_cast<List*>(const_cast<void*>(all)))[static_cast<std::size_t>(n)]};
+        }) {}
+
+  [[nodiscard]] explicit operator bool() const { return at_ != nullptr; }  ///< whether a range is given
+  [[nodiscard]] Index size() const { return size_; }
+  [[nodiscard]] Given<Content> operator[](Index n) const { return at_ == nullptr ? Given<Content>() : at_(range_, n); }
+
+ protected:
+  using At = Given<Content> (*)(const void*, Index);
+  GivenRange(const void* range, Index size, At at) : range_(range), size_(size), at_(at) {}
+
+ private:
+  const void* range_ = nullptr;
+  Index size_ = 0;
+  At at_ = nullptr;
+};
+template <class T>
+using ContentOf = std::remove_reference_t<decltype(StateAccess::content(std::declval<T&>()))>;
+}  // namespace detail
+
 /// The elements of a caller's container, or of a view that gives references to them; or none, if it is left out. It
 /// owns nothing.
 template <class T>
-class RangeRef {
+class RangeRef : public detail::GivenRange<detail::ContentOf<T>> {
+  using Base = detail::GivenRange<detail::ContentOf<T>>;
+
  public:
   RangeRef() = default;
   /// To the elements of a container, which must outlive it.
   template <std::ranges::random_access_range Range>
     requires(!std::same_as<std::remove_cvref_t<Range>, RangeRef>)
   RangeRef(Range&& range)  // NOLINT(google-explicit-constructor): a container stands where its elements are asked for
-      : range_(std::addressof(range)),
-        size_(std::ranges::ssize(range)),
-        at_(&element<std::remove_reference_t<Range>>) {}
-
-  [[nodiscard]] explicit operator bool() const { return at_ != nullptr; }  ///< whether a range is given
-  [[nodiscard]] Index size() const { return size_; }
-  [[nodiscard]] T& operator[](Index n) const { return at_(range_, n); }
+      : Base(std::addressof(range), std::ranges::ssize(range), &element<std::remove_reference_t<Range>>) {}
 
  private:
   template <class Range>
-  static T& element(const void* range, Index n) {
+  static detail::Given<detail::ContentOf<T>> element(const void* range, Index n) {
     using Reference = std::ranges::range_reference_t<Range>;
     constexpr bool gives_them = std::is_lvalue_reference_v<Reference> && std::convertible_to<Reference, T&>;
     static_assert(
@@ -55,14 +82,11 @@ class RangeRef {
         "Feature>, with the scalar type of the heads and the type of the feature map; a view gives references "
         "to them, not const ones where they are written, nor values or pointers");
     if constexpr (gives_them)
-      return std::ranges::begin(*const_cast<Range*>(static_cast<const Range*>(range)))[n];
+      return detail::StateAccess::given(
+          OptionalRef<T>(std::ranges::begin(*const_cast<Range*>(static_cast<const Range*>(range)))[n]));
     else
-      return *static_cast<T*>(nullptr);
+      return {};
   }
-
-  const void* range_ = nullptr;
-  Index size_ = 0;
-  T& (*at_)(const void*, Index) = nullptr;
 };
 
 /// The arguments of `attend` by name.
@@ -214,11 +238,14 @@ void check_same_lengths(const char* name, const Heads<S>& x, const char* other, 
                            " (that in ", other, ")", unless);
 }
 
-/// The arguments of a batch except its transitions and states. Y are the rows, if wanted, or their gradients dY.
+/// The arguments of a batch except its transitions. Y are the rows, if wanted, or their gradients dY.
 template <class Scalar, class Row = Scalar>
 struct BatchCall {
+  using State = std::conditional_t<std::is_const_v<Row>, const StateContent<Scalar>, StateContent<Scalar>>;
+
   Heads<const Scalar> Q, K, V;
   std::optional<Heads<Row>> Y;
+  GivenRange<State> states;
   BatchOptions options;
   Index group = 1;  ///< query heads that share a state
 
@@ -273,25 +300,24 @@ struct BatchCall {
 
 /// A batch of which everything is checked that both directions have in common: what it throws is what `attend` and
 /// `attend_vjp` both throw.
-template <class F, class Scalar, class Row, class S>
+template <class F, class Scalar, class Row>
 class CheckedBatch {
  public:
   /// Throws `ShapeMismatch`, `InvalidArgument`, and with the sequence and head in the message what the form throws for
   /// one, and what a callable that gives transitions throws.
-  CheckedBatch(const F& feature, BatchTransitions<Scalar>& transitions, const BatchCall<Scalar, Row>& batch,
-               const RangeRef<S>& states)
-      : call(checked(batch, states)), feature_(feature), states_(states), transitions_(transitions) {
+  CheckedBatch(const F& feature, BatchTransitions<Scalar>& transitions, const BatchCall<Scalar, Row>& batch)
+      : call(checked(batch)), feature_(feature), transitions_(transitions) {
     transitions.begin(call.Q.sequences(), call.groups(), call.group);
     const Form form = call.options.form;
     const bool has_form = form == Form::attention || form == Form::automatic;
-    if (states_ && form == Form::attention)
+    if (call.states && form == Form::attention)
       raise<InvalidArgument>("options: the attention form has no states; leave them out, or take another form");
-    if (!has_states() && (states_ || !has_form))
+    if (!has_states() && (call.states || !has_form))
       raise<InvalidArgument>(transitions_.key_action() == KeyAction::mix
                                  ? "options: Householder vectors have states for power 1 alone; leave states out and "
                                    "take the attention form"
                                  : "options: this feature map with this transition has the attention form only");
-    if (states_ || !has_form) check_state_mask(call.options.head.mask);
+    if (call.states || !has_form) check_state_mask(call.options.head.mask);
     for (Index b = 0; b < call.Q.sequences() && call.groups() > 0; ++b) all_tokens_ += call.Q.length(b) * call.groups();
     for (Index n = 0; n < call.all_groups(); ++n) {
       const Index b = n / call.groups(), h = n % call.groups() * call.group;
@@ -304,10 +330,8 @@ class CheckedBatch {
   const BatchCall<Scalar, Row> call;
 
   [[nodiscard]] bool has_states() const {
-    return goes_by_states<F>(transitions_.key_action(), transitions_.moves_states());
+    return goes_by_states(feature_, transitions_.key_action(), transitions_.moves_states());
   }
-  /// The state of group n, if there are any.
-  [[nodiscard]] OptionalRef<S> state(Index n) const { return states_ ? OptionalRef<S>(states_[n]) : OptionalRef<S>(); }
   /// Most groups have the shape of the first one, and its plan.
   [[nodiscard]] GroupPlan plan(Index n) const {
     return tokens(n) == first_shape_.T && is_from_nothing(n) == first_shape_.from_nothing ? first_plan_
@@ -326,17 +350,13 @@ class CheckedBatch {
     const Index b = n / call.groups();
     return std::max(call.Q.length(b), call.K.length(b));
   }
-  [[nodiscard]] bool is_from_nothing([[maybe_unused]] Index n) const {
-    if constexpr (FiniteFeatureMap<F>)
-      if (states_) return states_[n].tokens() == 0;
-    return true;
-  }
+  [[nodiscard]] bool is_from_nothing(Index n) const { return !call.states || call.states[n]->frames.tokens == 0; }
   // What the cost model asks of it.
   [[nodiscard]] ProblemShape shape(Index n) const {
     ProblemShape shape = head_shape(feature_, has_states(), transitions_.key_action(), tokens(n), call.Q.dimension(),
                                     call.V.dimension());
     shape.is_full = call.options.head.mask.is_full;
-    shape.keeps_state = static_cast<bool>(states_);
+    shape.keeps_state = static_cast<bool>(call.states);
     shape.from_nothing = is_from_nothing(n);
     return shape;
   }
@@ -351,8 +371,9 @@ class CheckedBatch {
     return plan;
   }
   // Shapes first: what follows reads heads by them.
-  static BatchCall<Scalar, Row> checked(BatchCall<Scalar, Row> call, const RangeRef<S>& states) {
+  static BatchCall<Scalar, Row> checked(BatchCall<Scalar, Row> call) {
     call.check();
+    const auto& states = call.states;
     if (!states) return call;
     const Index of_keys = call.Q.sequences() * call.K.heads(), of_queries = call.Q.sequences() * call.Q.heads();
     if (states.size() == of_keys)
@@ -371,16 +392,13 @@ class CheckedBatch {
       if (n == 0) first_plan_ = plan_of(first_shape_ = shape(0));
       const GroupPlan of_group = plan(n);
       cost_ += of_group.cost;
-      if constexpr (FiniteFeatureMap<F>)
-        if (OptionalRef<const State<Scalar, F>> state; states_ || of_group.form != Form::attention) {
-          if (states_) state = states_[n];
-          check_state(state, feature_, transition, x.Q, x.V);
-        }
+      if constexpr (has_embedding<F>)
+        if (call.states || of_group.form != Form::attention)
+          check_state(call.states[n], feature_, transition, x.Q.rows(), x.V.rows());
     });
   }
 
   const F& feature_;
-  RangeRef<S> states_;
   const BatchTransitions<Scalar>& transitions_;
   Index all_tokens_ = 0;
   ProblemShape first_shape_ = {};
@@ -388,41 +406,47 @@ class CheckedBatch {
   double cost_ = 0;  // of all groups
 };
 
-/// Batches of a feature map under any transitions, compiled once for a scalar type, and for any program's threads.
+/// The tapes of a batch: `begin` makes so many empty ones.
+template <class Scalar>
+struct BatchTapes {
+  GivenRange<TapeContent<Scalar>> tapes = {};
+  OptionalRef<const Visitor<Index>> begin = {};
+};
+
+/// Batches under any transitions, compiled once for a scalar type and a feature map as passes see it, and for any
+/// program's threads.
 template <class Scalar, FeatureMap F>
 struct BatchForms {
   /// Checks all heads, then runs them.
-  static void run(RowKind kind, const F& feature, BatchTransitions<Scalar>& transitions,
-                  const AttendCall<Scalar, F>& call, const Threads& threads);
+  static void run(RowKind kind, const F& feature, BatchTransitions<Scalar>& transitions, const BatchCall<Scalar>& call,
+                  const BatchTapes<Scalar>& tapes, OptionalRef<Workspaces<Scalar>> workspaces, const Threads& threads);
 };
 
 template <class Scalar, FeatureMap F>
 void BatchForms<Scalar, F>::run(RowKind kind, const F& feature, BatchTransitions<Scalar>& transitions,
-                                const AttendCall<Scalar, F>& x, const Threads& given) {
-  const CheckedBatch batch(feature, transitions, BatchCall<Scalar>{x.Q, x.K, x.V, x.Y, x.options}, x.states);
+                                const BatchCall<Scalar>& x, const BatchTapes<Scalar>& kept,
+                                OptionalRef<Workspaces<Scalar>> given, const Threads& most) {
+  const CheckedBatch batch(feature, transitions, x);
   if (!x.Y && !x.states) raise<InvalidArgument>("attend: Y and states are left out, must be one of them at least");
   if (x.Y) check_outputs({{"Y", x.Y->layout()}}, {{"Q", x.Q.layout()}, {"K", x.K.layout()}, {"V", x.V.layout()}});
-  if (x.states && x.tapes)
+  if (x.states && kept.begin)
     raise<InvalidArgument>("attend: states and tapes are given; tapes are of calls without states");
   const auto& call = batch.call;
   Workspaces<Scalar> own;
-  Workspaces<Scalar>& workspaces = x.workspaces ? *x.workspaces : own;
+  Workspaces<Scalar>& workspaces = given ? *given : own;
   Options options = call.options.head;
   const Index count = call.all_groups();
-  const Threads threads = batch.useful(given);
-  if (x.tapes) {
-    x.tapes->resize(static_cast<std::size_t>(count));
-    for (auto& tape : *x.tapes) TapeAccess::begin(tape);
-  }
+  const Threads threads = batch.useful(most);
+  if (kept.begin) (*kept.begin)(count);
   // run(the inputs of group n)
   const auto with_group = [&](Index n, const auto& run) {
     const auto head = call.first_head(n);
     for (Index r = 0; call.Y && r < call.group; ++r) call.Y->padding(head.sequence, head.head + r).setZero();
     transitions.with(n, [&](const TransitionView<Scalar>& transition) {
-      FormInputs<Scalar, F> inputs{kind, feature, transition, head.Q, head.K, head.V, options, batch.state(n)};
+      FormInputs<Scalar, F> inputs{kind, feature, transition, head.Q, head.K, head.V, options, call.states[n]};
       inputs.group = call.head_group();
       if (call.Y) inputs.Y.emplace(head.Y);
-      if (x.tapes) inputs.tape = (*x.tapes)[static_cast<std::size_t>(n)];
+      inputs.tape = kept.tapes[n];
       run(inputs);
     });
   };
@@ -431,19 +455,28 @@ void BatchForms<Scalar, F>::run(RowKind kind, const F& feature, BatchTransitions
     if (plan.scanned_chunk > 0) return;
     with_group(n, [&](const FormInputs<Scalar, F>& inputs) { FormCalls<Scalar, F>::run(plan.form, inputs, work); });
   });
-  if constexpr (FiniteFeatureMap<F> && F::score == Score::power)
+  if constexpr (has_embedding<F> && F::score == Score::power)
     for (Index n = 0; n < count; ++n)
       if (options.chunk = batch.plan(n).scanned_chunk; options.chunk > 0)
         with_group(n, [&](const FormInputs<Scalar, F>& inputs) {
-          with_state(inputs, [&](State<Scalar, F>& state) { scan(inputs, state, workspaces, threads); });
+          with_state(inputs, [&](StateContent<Scalar>& state) { scan(inputs, state, workspaces, threads); });
         });
 }
 
 template <class Scalar, FeatureMap F, class Given>
-void run_batch(RowKind kind, const F& feature, const Given& given, const AttendCall<Scalar, F>& call,
+void run_batch(RowKind kind, const F& feature, const Given& given, const AttendCall<Scalar, F>& x,
                const Threads& threads) {
   BatchTransitionsOf<Scalar, Given> transitions(given);
-  BatchForms<Scalar, F>::run(kind, feature, transitions, call, threads);
+  const auto begin = [&](Index count) {
+    x.tapes->resize(static_cast<std::size_t>(count));
+    for (auto& tape : *x.tapes) StateAccess::begin(tape, feature);
+  };
+  const Visitor<Index> begin_tapes(begin);
+  BatchTapes<Scalar> tapes;
+  if (x.tapes) tapes = {RangeRef<Tape<Scalar, F>>(*x.tapes), begin_tapes};
+  BatchForms<Scalar, InterfaceOf<Scalar, F>>::run(kind, pass_feature<Scalar>(feature), transitions,
+                                                  {x.Q, x.K, x.V, x.Y, x.states, x.options}, tapes, x.workspaces,
+                                                  threads);
 }
 
 }  // namespace detail
@@ -497,10 +530,11 @@ void attend(const F& feature, const Transitions& transitions, const AttendCall<d
 }  // namespace SYMPOW_THREADS
 }  // namespace SYMPOW_NAMESPACE
 
-/// Batches of a feature map, compiled in one place as `SYMPOW_FORMS`.
-#define SYMPOW_BATCHES(LINKAGE, Scalar, ...) LINKAGE template struct sympow::detail::BatchForms<Scalar, __VA_ARGS__>;
+/// Batches of all feature maps, compiled in one place as `SYMPOW_ALL_FORMS`.
+#define SYMPOW_BATCH(LINKAGE, Scalar, ...) LINKAGE template struct sympow::detail::BatchForms<Scalar, __VA_ARGS__>;
+#define SYMPOW_BATCHES(LINKAGE, Scalar) SYMPOW_PASS_FEATURES(SYMPOW_BATCH, LINKAGE, Scalar)
 
 #ifdef SYMPOW_COMPILED_FORMS
-SYMPOW_FEATURE_MAPS(SYMPOW_BATCHES, extern, float)
-SYMPOW_FEATURE_MAPS(SYMPOW_BATCHES, extern, double)
+SYMPOW_BATCHES(extern, float)
+SYMPOW_BATCHES(extern, double)
 #endif

@@ -69,19 +69,26 @@ class VjpTransitionsOf final : public BatchTransitionsOf<Scalar, Given, VjpTrans
 
 /// Adds to the gradient of a state another one of the same.
 template <class Scalar, class F>
-void add_state_gradient(const F& feature, StateGradient<Scalar, F>& sum, const StateGradient<Scalar, F>& more) {
-  Adjoint<Scalar>& to = StateGradientAccess::content(sum);
-  const Adjoint<Scalar>& from = StateGradientAccess::content(more);
+void add_state_gradient(const F& feature, Adjoint<Scalar>& to, const Adjoint<Scalar>& from) {
   add_sums<Scalar>([&](StateSums<Scalar>& sums) { fold_state(feature, sums); }, from.sums, 0, from.sums.log_channels,
                    to.sums);
   if (from.gauge.size() != 0) to.gauge += from.gauge;  // none where nothing turns
   if (from.frame.size() != 0) to.frame += from.frame;
 }
 
+/// The arguments of a batch of gradients except its transitions.
+template <class Scalar>
+struct BatchVjpCall : BatchCall<Scalar, const Scalar> {
+  GivenRange<Adjoint<Scalar>> d_states;
+  GivenRange<const TapeContent<Scalar>> tapes;
+  Heads<Scalar> dQ, dK, dV;
+  OptionalRef<VjpWorkspaces<Scalar>> workspaces;
+};
+
 /// Throws `ShapeMismatch` unless gradients have the heads, numbers and tokens of what they are of, and
 /// `InvalidArgument` if they share memory; and what is wrong with the number of tapes and gradients of states.
-template <class Scalar, class F>
-void check_batch_gradients(const AttendVjpCall<Scalar, F>& x) {
+template <class Scalar>
+void check_batch_gradients(const BatchVjpCall<Scalar>& x) {
   const auto check = [](const char* name, const Heads<Scalar>& dx, const char* of, const Heads<const Scalar>& given) {
     check_same("number of sequences", name, dx.sequences(), of, given.sequences());
     check_same("number of heads", name, dx.heads(), of, given.heads());
@@ -92,11 +99,10 @@ void check_batch_gradients(const AttendVjpCall<Scalar, F>& x) {
   check("dK", x.dK, "K", x.K);
   check("dV", x.dV, "V", x.V);
   check_outputs({{"dQ", x.dQ.layout()}, {"dK", x.dK.layout()}, {"dV", x.dV.layout()}},
-                {{"Q", x.Q.layout()}, {"K", x.K.layout()}, {"V", x.V.layout()}, {"dY", x.dY.layout()}});
+                {{"Q", x.Q.layout()}, {"K", x.K.layout()}, {"V", x.V.layout()}, {"dY", x.Y->layout()}});
   if (x.states && x.tapes)
     raise<InvalidArgument>("attend_vjp: states and tapes are given; tapes are of calls without states");
-  if (x.tapes)
-    check_size("number of tapes", std::ssize(*x.tapes), x.Q.sequences() * x.Q.heads(), "that of query heads");
+  if (x.tapes) check_size("number of tapes", x.tapes.size(), x.Q.sequences() * x.Q.heads(), "that of query heads");
   if (!x.d_states) return;
   if (!x.states) raise<InvalidArgument>("attend_vjp: gradients of states are given, but no states");
   check_size("number of states' gradients", x.d_states.size(), x.states.size(), "that of the states");
@@ -107,10 +113,10 @@ void check_batch_gradients(const AttendVjpCall<Scalar, F>& x) {
 /// add to its gradient.
 template <class Scalar, FeatureMap F>
 void run_head(VjpInputs<Scalar, F>& x, bool is_first, const auto& run) {
-  if constexpr (FiniteFeatureMap<F>)
+  if constexpr (has_embedding<F>)
     if (x.d_state && !is_first) {
-      StateGradient<Scalar, F>& sum = *x.d_state;
-      StateGradient<Scalar, F> own(x.feature, x.K.rows(), x.V.rows());
+      Adjoint<Scalar>& sum = *x.d_state;
+      Adjoint<Scalar> own = no_adjoint<Scalar>(x.feature.dimension(x.K.rows()), x.K.rows(), x.V.rows());
       x.d_state = own;
       run(x);
       return add_state_gradient(x.feature, sum, own);
@@ -118,27 +124,27 @@ void run_head(VjpInputs<Scalar, F>& x, bool is_first, const auto& run) {
   run(x);
 }
 
-/// Batches of gradients of a feature map, compiled once for a scalar type, and for any program's threads.
+/// Batches of gradients, compiled once for a scalar type and a feature map as passes see it, and for any program's
+/// threads.
 template <class Scalar, FeatureMap F>
 struct GradientBatches {
   /// Checks all heads, then runs them: the query heads of a key head one after the other, so that what they add to its
   /// keys and values comes in order. Returns the gradient in the scale.
   static double run(RowKind kind, const F& feature, VjpTransitions<Scalar>& transitions,
-                    const AttendVjpCall<Scalar, F>& call, const Threads& threads);
+                    const BatchVjpCall<Scalar>& call, const Threads& threads);
 };
 
 template <class Scalar, FeatureMap F>
 double GradientBatches<Scalar, F>::run(RowKind kind, const F& feature, VjpTransitions<Scalar>& transitions,
-                                       const AttendVjpCall<Scalar, F>& x, const Threads& given) {
+                                       const BatchVjpCall<Scalar>& x, const Threads& most) {
   using Inputs = VjpInputs<Scalar, F>;
   const auto at = [](Index n) { return static_cast<std::size_t>(n); };
-  const CheckedBatch batch(feature, transitions, BatchCall<Scalar, const Scalar>{x.Q, x.K, x.V, x.dY, x.options},
-                           x.states);
+  const CheckedBatch batch(feature, transitions, static_cast<const BatchCall<Scalar, const Scalar>&>(x));
   check_batch_gradients(x);
   const auto& call = batch.call;
   const Index H = x.Q.heads(), heads = x.Q.sequences() * H, key_heads = x.Q.sequences() * x.K.heads();
-  std::vector<typename StateOf<Scalar, F>::gradient> d_states;  // take the place of those given if nothing fails
-  for (Index n = 0; n < x.d_states.size(); ++n) d_states.push_back(x.d_states[n]);
+  std::vector<Adjoint<Scalar>> d_states;  // take the place of those given if nothing fails
+  for (Index n = 0; n < x.d_states.size(); ++n) d_states.push_back(*x.d_states[n]);
   for (Index n = 0; n < call.all_groups(); ++n) {
     const auto head = call.first_head(n);
     transitions.add_gradient(tokens_of(head.Q, head.K, x.options.head.mask));
@@ -148,8 +154,8 @@ double GradientBatches<Scalar, F>::run(RowKind kind, const F& feature, VjpTransi
     const Index n = head / call.group;
     const auto of = call.head(head / H, head % H);
     transitions.with_gradient(n, [&](VjpView<Scalar>& transition) {
-      Inputs inputs{kind, feature, transition, of.Q, of.K, of.V, of.Y, x.options.head, batch.state(n)};
-      if (x.tapes && (*x.tapes)[at(head)].form() == form_of_head(head)) inputs.tape = (*x.tapes)[at(head)];
+      Inputs inputs{kind, feature, transition, of.Q, of.K, of.V, of.Y, x.options.head, call.states[n]};
+      if (x.tapes && x.tapes[head]->form == form_of_head(head)) inputs.tape = x.tapes[head];
       if (x.d_states) inputs.d_state = d_states[at(n)];
       f(inputs);
     });
@@ -177,7 +183,7 @@ double GradientBatches<Scalar, F>::run(RowKind kind, const F& feature, VjpTransi
     const bool can = transitions.have_parts() && call.heads_of_key() > 0;
     return can ? batch.plan(n * call.heads_of_key() / call.group).scanned_chunk : 0;
   };
-  const Threads threads = batch.useful(given);
+  const Threads threads = batch.useful(most);
   VjpWorkspaces<Scalar> own;
   VjpWorkspaces<Scalar>& workspaces = x.workspaces ? *x.workspaces : own;
   parallel_for(key_heads, threads, workspaces, [&](Index n, VjpWorkspace<Scalar>& work) {
@@ -186,25 +192,34 @@ double GradientBatches<Scalar, F>::run(RowKind kind, const F& feature, VjpTransi
       GradientCalls<Scalar, F>::run(form_of_head(head), inputs, to, work);
     });
   });
-  if constexpr (FiniteFeatureMap<F> && F::score == Score::power)
+  if constexpr (has_embedding<F> && F::score == Score::power)
     for (Index n = 0; n < key_heads; ++n)
       if (const Index chunk = chunk_of_scan(n); chunk > 0)
         run_key_head(n, [&](Index, Inputs& inputs, const VjpResults<Scalar>& to) {
           inputs.options.chunk = chunk;
           ScanVjp<Scalar, F>(inputs, to, workspaces, threads).run();
         });
-  for (Index n = 0; n < x.d_states.size(); ++n) x.d_states[n] = std::move(d_states[at(n)]);
+  for (Index n = 0; n < x.d_states.size(); ++n) *x.d_states[n] = std::move(d_states[at(n)]);
   return std::accumulate(scales.begin(), scales.end(), 0.);
 }
 
 template <class Scalar, class F, class Given>
 BatchGradients<TransitionOfBatch<Given>> batch_gradients(RowKind kind, const F& feature, const Given& given,
-                                                         const AttendVjpCall<Scalar, F>& call, const Threads& threads) {
+                                                         const AttendVjpCall<Scalar, F>& x, const Threads& threads) {
   using A = TransitionOfBatch<Given>;
   BatchGradients<A> gradients;
   if constexpr (check_vjp<F, A, Scalar, !has_state_forms<F, A>>()) {
     VjpTransitionsOf<Scalar, Given> transitions(given, gradients.transitions);
-    gradients.scale = GradientBatches<Scalar, F>::run(kind, feature, transitions, call, threads);
+    const BatchVjpCall<Scalar> call{
+        {x.Q, x.K, x.V, x.dY, x.states, x.options},
+        x.d_states,
+        x.tapes ? RangeRef<const Tape<Scalar, F>>(*x.tapes) : RangeRef<const Tape<Scalar, F>>(),
+        x.dQ,
+        x.dK,
+        x.dV,
+        x.workspaces};
+    gradients.scale = GradientBatches<Scalar, InterfaceOf<Scalar, F>>::run(kind, pass_feature<Scalar>(feature),
+                                                                           transitions, call, threads);
   }
   return gradients;
 }
@@ -241,11 +256,12 @@ auto attend_vjp(const F& feature, const Transitions& transitions, const AttendVj
 }  // namespace SYMPOW_THREADS
 }  // namespace SYMPOW_NAMESPACE
 
-/// Gradients of batches of a feature map, compiled in one place as `SYMPOW_GRADIENTS`.
-#define SYMPOW_GRADIENT_BATCHES(LINKAGE, Scalar, ...) \
+/// Gradients of batches of all feature maps, compiled in one place as `SYMPOW_ALL_GRADIENTS`.
+#define SYMPOW_GRADIENT_BATCH(LINKAGE, Scalar, ...) \
   LINKAGE template struct sympow::detail::GradientBatches<Scalar, __VA_ARGS__>;
+#define SYMPOW_GRADIENT_BATCHES(LINKAGE, Scalar) SYMPOW_PASS_FEATURES(SYMPOW_GRADIENT_BATCH, LINKAGE, Scalar)
 
 #ifdef SYMPOW_COMPILED_GRADIENTS
-SYMPOW_FEATURE_MAPS(SYMPOW_GRADIENT_BATCHES, extern, float)
-SYMPOW_FEATURE_MAPS(SYMPOW_GRADIENT_BATCHES, extern, double)
+SYMPOW_GRADIENT_BATCHES(extern, float)
+SYMPOW_GRADIENT_BATCHES(extern, double)
 #endif

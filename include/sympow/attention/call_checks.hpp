@@ -61,7 +61,7 @@ void check_finite(const char* name, const X& x) {
 /// of a container's elements rise; those of other ranges are sorted.
 template <class Range>
 void check_distinct(const char* name, const Range& range) {
-  const auto at = [&](Index n) -> const void* { return std::addressof(range[n]); };
+  const auto at = [&](Index n) -> const void* { return std::addressof(*range[n]); };
   const Index count = range.size();
   const std::less<const void*> before;
   Index rising = 1;

@@ -11,29 +11,7 @@
 #include <sympow/transition/product.hpp>
 #include <sympow/transition/rotary.hpp>
 
-/// Says that the forms of a feature map are compiled elsewhere: in whatever follows a call costs the compiler a few
-/// seconds instead of ten. Without `SYMPOW_INSTANTIATE_FORMS` in one source file the linker names what is missing,
-/// `FormCalls<Scalar, Feature>::check`. Transitions are not covered. Use it outside of every namespace, with the
-/// full name of the map, before the first call:
-///
-///     SYMPOW_EXTERN_FORMS(float, mine::Map)          // in a header of yours
-///     SYMPOW_INSTANTIATE_FORMS(float, mine::Map)     // in one source file
-#define SYMPOW_EXTERN_FORMS(Scalar, ...) SYMPOW_FORMS(extern, Scalar, __VA_ARGS__)
-
-/// Compiles the attention form, the recurrent and the chunked one, and what is done to states, for a scalar type and a
-/// feature map. Use it outside of every namespace as well.
-#define SYMPOW_INSTANTIATE_FORMS(Scalar, ...) SYMPOW_FORMS(, Scalar, __VA_ARGS__)
-
-#define SYMPOW_FORMS(LINKAGE, Scalar, ...)                                   \
-  LINKAGE template class sympow::detail::PassFeatureOf<Scalar, __VA_ARGS__>; \
-  LINKAGE template struct sympow::detail::FormCalls<Scalar, __VA_ARGS__>;
-
-/// The passes, which see a feature map as one of three: a power, an embedded score, or `Exponential`.
-#define SYMPOW_PASSES(LINKAGE, Scalar, ...)                                   \
-  LINKAGE template struct sympow::detail::ForwardPasses<Scalar, __VA_ARGS__>; \
-  LINKAGE template struct sympow::detail::StateOperations<Scalar, __VA_ARGS__>;
-
-/// DO(LINKAGE, Scalar, map) of all powers, and of the feature maps that the library `sympow::forms` holds.
+/// DO(LINKAGE, Scalar, map) of the library's feature maps: all powers, and others.
 #define SYMPOW_POWERS(DO, LINKAGE, Scalar)       \
   DO(LINKAGE, Scalar, sympow::SymmetricPower<1>) \
   DO(LINKAGE, Scalar, sympow::SymmetricPower<2>) \
@@ -46,8 +24,19 @@
 #define SYMPOW_FEATURE_MAPS(DO, LINKAGE, Scalar) \
   SYMPOW_POWERS(DO, LINKAGE, Scalar)             \
   DO(LINKAGE, Scalar, sympow::Linear)            \
-  DO(LINKAGE, Scalar, sympow::Exponential)       \
   DO(LINKAGE, Scalar, sympow::PositiveRandomFeatures)
+#define SYMPOW_PASS_FEATURE(LINKAGE, Scalar, ...) \
+  LINKAGE template class sympow::detail::PassFeatureOf<Scalar, __VA_ARGS__>;
+
+/// DO(LINKAGE, Scalar, map) of what passes see of all maps: a power, an embedded score, or `Exponential`.
+#define SYMPOW_PASS_FEATURES(DO, LINKAGE, Scalar)              \
+  DO(LINKAGE, Scalar, sympow::detail::PowerFeature<Scalar>)    \
+  DO(LINKAGE, Scalar, sympow::detail::EmbeddedFeature<Scalar>) \
+  DO(LINKAGE, Scalar, sympow::Exponential)
+#define SYMPOW_CALLS(LINKAGE, Scalar, ...)                                    \
+  LINKAGE template struct sympow::detail::FormCalls<Scalar, __VA_ARGS__>;     \
+  LINKAGE template struct sympow::detail::ForwardPasses<Scalar, __VA_ARGS__>; \
+  LINKAGE template struct sympow::detail::StateOperations<Scalar, __VA_ARGS__>;
 
 /// DO(LINKAGE, Scalar, transition) of the usual transitions.
 #define SYMPOW_USUAL_TRANSITIONS(DO, LINKAGE, Scalar)                           \
@@ -62,17 +51,14 @@
 
 /// What they do to queries and keys of a scalar type.
 #define SYMPOW_VIEW(LINKAGE, Scalar, ...) LINKAGE template class sympow::detail::ViewOf<Scalar, __VA_ARGS__>;
-#define SYMPOW_TRANSITIONS(LINKAGE, Scalar)                           \
-  SYMPOW_USUAL_TRANSITIONS(SYMPOW_VIEW, LINKAGE, Scalar)              \
-  LINKAGE template class sympow::detail::HouseholderProducts<Scalar>; \
-  LINKAGE template class sympow::Householder<Scalar>;
+#define SYMPOW_TRANSITIONS(LINKAGE, Scalar)              \
+  SYMPOW_USUAL_TRANSITIONS(SYMPOW_VIEW, LINKAGE, Scalar) \
+  LINKAGE template class sympow::detail::HouseholderProducts<Scalar>;
 
-/// What the library `sympow::forms` holds for a scalar type.
-#define SYMPOW_ALL_FORMS(LINKAGE, Scalar)                                 \
-  SYMPOW_PASSES(LINKAGE, Scalar, sympow::detail::PowerFeature<Scalar>)    \
-  SYMPOW_PASSES(LINKAGE, Scalar, sympow::detail::EmbeddedFeature<Scalar>) \
-  SYMPOW_PASSES(LINKAGE, Scalar, sympow::Exponential)                     \
-  SYMPOW_FEATURE_MAPS(SYMPOW_FORMS, LINKAGE, Scalar)
+/// The forms of all feature maps, yours included, and what is done to states.
+#define SYMPOW_ALL_FORMS(LINKAGE, Scalar)             \
+  SYMPOW_PASS_FEATURES(SYMPOW_CALLS, LINKAGE, Scalar) \
+  SYMPOW_FEATURE_MAPS(SYMPOW_PASS_FEATURE, LINKAGE, Scalar)
 
 #ifdef SYMPOW_COMPILED_FORMS
 SYMPOW_ALL_FORMS(extern, float)

@@ -34,17 +34,13 @@ Eigen::ArrayXd root_multiplicities(Index d) {
   return roots;
 }
 
-}  // namespace detail
-
-/// A state for the device, its tail folded in. Every entry is rounded to float once. Cost: a copy and (e + 1) D more.
-/// Throws `InterruptedState`, and `FrameMismatch` for keys that a transition has turned otherwise than by d/2 angles.
-template <class Scalar, int P>
-[[nodiscard]] DeviceState device_state(const State<Scalar, SymmetricPower<P>>& state) {
-  const detail::StateSums<Scalar> settled = detail::StateAccess::sums(state);
-  const Frame& frame = state.frame();
-  const bool turns = frame.kind() == Frame::angles && 2 * frame.size() == state.key_dimension();
-  if (!(frame.empty() || turns) || state.key_product().size() != 0)
-    detail::raise<FrameMismatch>("device_state: a GPU turns keys by d/2 angles, those of the state turn otherwise");
+/// See `device_state`, of sums that are dense and settled.
+template <class Scalar>
+DeviceState device_state(const StateSums<Scalar>& settled, const Frames<Scalar>& frames, const Eigen::ArrayXd& roots) {
+  const Frame& frame = frames.end;
+  const bool turns = frame.kind() == Frame::angles && 2 * frame.size() == frames.log_channels.size();
+  if (!(frame.empty() || turns) || frames.key_product.size() != 0)
+    raise<FrameMismatch>("device_state: a GPU turns keys by d/2 angles, those of the state turn otherwise");
   const auto& S = settled.S;
   const auto& Z = settled.Z;
   const Index e = S.rows();
@@ -55,12 +51,47 @@ template <class Scalar, int P>
   Eigen::VectorXd::Map(device.turns.data(), frame.size()) = frame.numbers() * (std::numbers::inv_pi / 2);
   device.level = settled.L;
   device.mass = static_cast<float>(settled.A);
-  const Eigen::ArrayXd roots = detail::root_multiplicities<P>(state.key_dimension());
   Eigen::ArrayXXf::Map(device.sums.data(), e, Z.size()) =
       (S.template cast<double>().array().rowwise() / roots.transpose()).template cast<float>();
   Eigen::ArrayXf::Map(device.normaliser.data(), Z.size()) =
       (Z.template cast<double>().array() / roots).template cast<float>();
   return device;
+}
+
+/// See `state_of_device`; into an empty state.
+template <class Scalar>
+void set_from_device(StateContent<Scalar>& state, const DeviceState& device, Index tokens, double log_decay,
+                     const Eigen::ArrayXd& roots) {
+  StateSums<Scalar>& sums = state.sums;
+  const Index d = state.key_dimension(), e = sums.value_rows();
+  check_size("sums of the device's state", std::ssize(device.sums), sums.S.size(), "D e");
+  check_size("normaliser of the device's state", std::ssize(device.normaliser), sums.Z.size(), "D");
+  const auto angles = Eigen::VectorXd::Map(device.turns.data(), std::ssize(device.turns));
+  if (angles.size() > 0) {
+    check_size("turns of the device's state", angles.size(), d % 2 == 0 ? d / 2 : 0, "d/2");
+    state.frames.end.begin(Frame::angles, angles * (2 * std::numbers::pi));
+  }
+  if (tokens < 0) raise<InvalidArgument>("state_of_device: tokens is ", tokens, ", must not be negative");
+  if (!(log_decay <= 0)) raise<InvalidArgument>("state_of_device: log_decay is ", log_decay, ", must be ≤ 0");
+  state.frames.tokens = tokens;
+  state.frames.log_decay = log_decay;
+  if (device.level == log2_zero) return;
+  sums.L = device.level;
+  sums.A = static_cast<double>(device.mass);
+  const auto S = Eigen::ArrayXXf::Map(device.sums.data(), e, roots.size());
+  const auto Z = Eigen::ArrayXf::Map(device.normaliser.data(), roots.size());
+  sums.S = (S.template cast<double>().rowwise() * roots.transpose()).template cast<Scalar>();
+  sums.Z = (Z.template cast<double>() * roots).template cast<Scalar>();
+}
+
+}  // namespace detail
+
+/// A state for the device, its tail folded in. Every entry is rounded to float once. Cost: a copy and (e + 1) D more.
+/// Throws `InterruptedState`, and `FrameMismatch` for keys that a transition has turned otherwise than by d/2 angles.
+template <class Scalar, int P>
+[[nodiscard]] DeviceState device_state(const State<Scalar, SymmetricPower<P>>& state) {
+  return detail::device_state(detail::StateAccess::sums(state), detail::StateAccess::content(state).frames,
+                              detail::root_multiplicities<P>(state.key_dimension()));
 }
 
 /// The state of a device after `tokens` tokens, with an empty tail. The sum of their log gates is known to the caller;
@@ -71,27 +102,8 @@ template <class Scalar, int P>
     const DeviceState& device, Index d, Index e, Index tokens, double log_decay = 0,
     Index tail = State<Scalar, SymmetricPower<P>>::default_tail) {
   State<Scalar, SymmetricPower<P>> state(d, e, tail);
-  auto& content = detail::StateAccess::content(state);
-  auto& sums = content.sums;
-  detail::check_size("sums of the device's state", std::ssize(device.sums), sums.S.size(), "D e");
-  detail::check_size("normaliser of the device's state", std::ssize(device.normaliser), sums.Z.size(), "D");
-  const auto angles = Eigen::VectorXd::Map(device.turns.data(), std::ssize(device.turns));
-  if (angles.size() > 0) {
-    detail::check_size("turns of the device's state", angles.size(), d % 2 == 0 ? d / 2 : 0, "d/2");
-    content.frames.end.begin(Frame::angles, angles * (2 * std::numbers::pi));
-  }
-  if (tokens < 0) detail::raise<InvalidArgument>("state_of_device: tokens is ", tokens, ", must not be negative");
-  if (!(log_decay <= 0)) detail::raise<InvalidArgument>("state_of_device: log_decay is ", log_decay, ", must be ≤ 0");
-  content.frames.tokens = tokens;
-  content.frames.log_decay = log_decay;
-  if (device.level == detail::log2_zero) return state;
-  sums.L = device.level;
-  sums.A = static_cast<double>(device.mass);
-  const Eigen::ArrayXd roots = detail::root_multiplicities<P>(d);
-  const auto S = Eigen::ArrayXXf::Map(device.sums.data(), e, roots.size());
-  const auto Z = Eigen::ArrayXf::Map(device.normaliser.data(), roots.size());
-  sums.S = (S.template cast<double>().rowwise() * roots.transpose()).template cast<Scalar>();
-  sums.Z = (Z.template cast<double>() * roots).template cast<Scalar>();
+  detail::set_from_device(detail::StateAccess::content(state), device, tokens, log_decay,
+                          detail::root_multiplicities<P>(d));
   return state;
 }
 

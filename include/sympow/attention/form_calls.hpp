@@ -27,16 +27,17 @@ struct WorkspaceAccess {
 /// Of calls that keep nothing for their gradients.
 struct NoTape {};
 
-/// `has_state_forms` of a transition whose type is forgotten.
-template <class F>
-[[nodiscard]] constexpr bool goes_by_states(KeyAction action, bool moves_states) {
-  return FiniteFeatureMap<F> && (action != KeyAction::mix || keys_are_features<F>) && moves_states;
+/// `has_state_forms` of a call, whose types are forgotten.
+template <FeatureMap F>
+[[nodiscard]] bool goes_by_states(const F& feature, KeyAction action, bool moves_states) {
+  const bool keys_are_features = F::score == Score::power && degree_in(feature) == 1;
+  return has_states(feature) && (action != KeyAction::mix || keys_are_features) && moves_states;
 }
 
 template <FeatureMap F>
 [[nodiscard]] ProblemShape head_shape(const F& feature, bool has_states, KeyAction action, Index T, Index d, Index e) {
   ProblemShape shape{.T = T, .d = d, .e = e, .action = action};
-  if constexpr (FiniteFeatureMap<F>) {
+  if constexpr (has_embedding<F>) {
     try {
       if (has_states) shape.D = static_cast<double>(feature.dimension(d));
     } catch (const DimensionOverflow&) {  // more than a state can have
@@ -111,7 +112,8 @@ class Output {
 /// Whether a feature map has the recurrent and the chunked form under a transition: φ is finite, if the transition
 /// mixes channels as a Householder chain does φ(x) = x, and the transition can move a state.
 template <class F, class A>
-inline constexpr bool has_state_forms = detail::goes_by_states<F>(A::key_action, MovesStates<A>);
+inline constexpr bool has_state_forms =
+    FiniteFeatureMap<F> && (A::key_action != KeyAction::mix || detail::keys_are_features<F>) && MovesStates<A>;
 
 /// What `cheapest_form` and `cheapest_chunk` ask of a call of T tokens with keys in R^d and values in R^e, that has no
 /// mask and neither begins with a state nor leaves one: say so in `is_full`, `from_nothing` and `keeps_state` if it
@@ -125,26 +127,32 @@ template <FeatureMap F, Transition A>
 
 namespace detail {
 
+/// What is in an empty state of a call, with the tail that states have.
+template <class Scalar, FeatureMap F>
+StateContent<Scalar> empty_state(const F& feature, Index d, Index e) {
+  return empty_state<Scalar>(feature, d, e, usual_tail(entries_are_nonnegative(feature)));
+}
+
 /// Throws `InterruptedState`, `ShapeMismatch`, `FeatureMismatch` or `FrameMismatch` unless the state fits the call.
 /// Without one a call begins from an empty state: throws `DimensionOverflow` if there can be none of these sizes.
-template <FiniteFeatureMap F, class Scalar, class Q, class V>
-void check_state(std::type_identity_t<OptionalRef<const State<Scalar, F>>> given, const F& feature,
-                 const TransitionView<Scalar>& transition, const Q& queries, const V& values) {
+template <class Content, FeatureMap F, class Scalar>
+void check_state(const Given<Content>& given, const F& feature, const TransitionView<Scalar>& transition, Index d,
+                 Index e) {
   if (!given) {
-    StateAccess::check_sizes<State<Scalar, F>>(feature, queries.rows(), values.rows());
-    return transition.check_frame(Frame{}, queries.rows());
+    static_cast<void>(state_dimension<Scalar>(feature, d, e, usual_tail(entries_are_nonnegative(feature))));
+    return transition.check_frame(Frame{}, d);
   }
-  const State<Scalar, F>& state = *given;
+  const StateContent<Scalar>& state = *given;
   check_whole(state);
-  check_size("rows of Q", queries.rows(), state.key_dimension(), "key dimension of the state");
-  check_size("rows of V", values.rows(), state.value_dimension(), "value dimension of the state");
-  if (!same_feature(state.feature(), feature))
+  check_size("rows of Q", d, state.key_dimension(), "key dimension of the state");
+  check_size("rows of V", e, state.sums.value_rows(), "value dimension of the state");
+  if (!is_feature(given.feature, feature))
     raise<FeatureMismatch>("the state was built with another feature map than that of the call; use state.feature()");
-  transition.check_frame(state.frame(), queries.rows());
-  if (transition.key_action() == KeyAction::mix && !state.log_channels().isZero(0))
+  transition.check_frame(state.frames.end, d);
+  if (transition.key_action() == KeyAction::mix && !state.frames.log_channels.isZero(0))
     raise<FrameMismatch>(
         "the state was built under channel decay, the transition is a Householder chain; the two do not commute");
-  if (transition.key_action() == KeyAction::scale && StateAccess::content(state).frames.have_mixed())
+  if (transition.key_action() == KeyAction::scale && state.frames.have_mixed())
     raise<FrameMismatch>(
         "the state was built under a Householder chain, the transition is a channel decay; the two do not commute");
 }
@@ -186,7 +194,8 @@ constexpr bool check_state_form() {
     return false;
 }
 
-/// What all forms are given. The state is that of all heads of a group, Q and Y are those of the first.
+/// What all forms are given, with the feature map as passes see it. The state is that of all heads of a group, Q and Y
+/// are those of the first.
 template <class Scalar, FeatureMap F>
 struct FormInputs {
   RowKind kind;
@@ -194,30 +203,29 @@ struct FormInputs {
   const TransitionView<Scalar>& transition;
   ConstBatch<Scalar> Q, K, V;
   const Options& options;
-  OptionalRef<typename StateOf<Scalar, F>::type> state = {};  ///< of a state form; without one it begins from nothing
-  std::optional<Batch<Scalar>> Y = {};                        ///< without it there are no rows; nobody looks at Q
-  OptionalRef<Tape<Scalar, F>> tape = {};                     ///< filled by attention, and by chunks under causal()
+  Given<StateContent<Scalar>> state = {};  ///< of a state form; without one it begins from nothing
+  std::optional<Batch<Scalar>> Y = {};     ///< without it there are no rows; nobody looks at Q
+  Given<TapeContent<Scalar>> tape = {};    ///< filled by attention, and by chunks under causal()
   HeadGroup group = {};
 };
 
 /// f(the state of a call, or an empty one, which is dropped).
-template <class Scalar, FiniteFeatureMap F>
+template <class Scalar, FeatureMap F>
 void with_state(const FormInputs<Scalar, F>& x, const auto& f) {
   if (x.state) return f(*x.state);
-  State<Scalar, F> own(x.feature, x.Q.rows(), x.V.rows());
-  own.drop_key_product();
+  StateContent<Scalar> own = empty_state<Scalar>(x.feature, x.Q.rows(), x.V.rows());
+  own.frames.drop_product();
   f(own);
 }
 
 /// The rows of a state form; the state goes on.
-template <class Scalar, FiniteFeatureMap F>
-void go_on_from(State<Scalar, F>& state, Form form, const FormInputs<Scalar, F>& x, ForwardCall<Scalar>& call) {
-  auto& content = StateAccess::content(state);
-  Frames<Scalar>& frames = content.frames;
+template <class Scalar, FeatureMap F>
+void go_on_from(StateContent<Scalar>& state, Form form, const FormInputs<Scalar, F>& x, ForwardCall<Scalar>& call) {
+  Frames<Scalar>& frames = state.frames;
   const Index before = frames.tokens;
   double log_decay = frames.log_decay;
-  call.state = &content;
-  ForwardPasses<Scalar, InterfaceOf<Scalar, F>>::from_state(form, pass_feature<Scalar>(x.feature), call);
+  call.state = &state;
+  ForwardPasses<Scalar, F>::from_state(form, x.feature, call);
   if (&call.transition != &x.transition) {  // what the state says of its decays is what the transition says
     for (Index t = 0; t < frames.tokens - before; ++t) log_decay += x.transition.log_decay(t);
     frames.log_decay = log_decay;
@@ -227,40 +235,40 @@ void go_on_from(State<Scalar, F>& state, Form form, const FormInputs<Scalar, F>&
     else
       frames.log_channels.array() += log_gates;
   }
-  content.interrupted = false;
+  state.interrupted = false;
 }
 
 /// The same by chunks; the tape keeps states on the way.
-template <class Scalar, FiniteFeatureMap F>
-void record_chunks(State<Scalar, F>& state, const FormInputs<Scalar, F>& x, ForwardCall<Scalar>& call) {
+template <class Scalar, FeatureMap F>
+void record_chunks(StateContent<Scalar>& state, const FormInputs<Scalar, F>& x, ForwardCall<Scalar>& call) {
   Index& chunk = call.options.chunk;
-  chunk = chunk_from(StateAccess::content(state), x.transition, x.K.cols(), x.options);
-  TapeContent<Scalar, F>& kept = TapeAccess::begin(*x.tape);
+  chunk = chunk_from(state, x.transition, x.K.cols(), x.options);
+  TapeContent<Scalar>& kept = *x.tape;
   auto& states = kept.states;
   kept.tokens = x.K.cols(), kept.chunk = chunk, kept.action = x.transition.key_action();
   kept.between = chunk * std::clamp<Index>(x.options.checkpoint, 1, std::numeric_limits<Index>::max() / chunk);
-  if (!states.empty() &&
-      !(same_feature(states.front().feature(), x.feature) && states.front().key_dimension() == state.key_dimension() &&
-        states.front().value_dimension() == state.value_dimension()))
-    states.clear();
+  const auto has_sizes = [&](const StateContent<Scalar>& kept_state) {
+    return kept_state.key_dimension() == state.key_dimension() && kept_state.sums.Z.size() == state.sums.Z.size() &&
+           kept_state.sums.value_rows() == state.sums.value_rows();
+  };
+  if (!states.empty() && !has_sizes(states.front())) states.clear();
   std::size_t n = 0;
   const auto keep = [&](Index t) {
     if (t % kept.between != 0) return;
     if (n == states.size()) states.push_back(state);
-    auto& content = StateAccess::content(states[n++]);
-    content = StateAccess::content(state);
-    content.interrupted = false;  // as the call is
+    states[n] = state;
+    states[n++].interrupted = false;  // as the call is
   };
   const Visitor<Index> visit_chunk(keep);
   call.visit_chunk = &visit_chunk;
   go_on_from(state, Form::chunked, x, call);
   if (x.K.cols() == 0) keep(0);
   states.erase(states.begin() + static_cast<std::ptrdiff_t>(n), states.end());
-  kept.frame = state.frame();
+  kept.frame = state.frames.end;
   kept.form = Form::chunked;
 }
 
-/// Calls of a feature map under any transition, compiled once for a scalar type.
+/// Calls under any transition, compiled once for a scalar type and a feature map as passes see it.
 template <class Scalar, FeatureMap F>
 struct FormCalls {
   using Inputs = FormInputs<Scalar, F>;
@@ -280,9 +288,9 @@ template <class Scalar, FeatureMap F>
 void FormCalls<Scalar, F>::check(Form form, const Inputs& x) {
   const Options& options = x.options;
   check_call<F::score>(x.transition, x.Q, x.K, x.V, options);
-  if constexpr (FiniteFeatureMap<F>)
+  if constexpr (has_embedding<F>)
     if (form != Form::attention) {
-      check_state(*x.state, x.feature, x.transition, x.Q, x.V);
+      check_state(x.state, x.feature, x.transition, x.Q.rows(), x.V.rows());
       check_state_mask(options.mask);
     }
   if (x.Y) check_rows("Y", *x.Y, x.Q, x.V);
@@ -301,8 +309,9 @@ void FormCalls<Scalar, F>::check(Form form, const Inputs& x) {
 template <class Scalar, FeatureMap F>
 void with_forward_call(const FormInputs<Scalar, F>& x, Workspace<Scalar>& workspace, const auto& f) {
   if (x.options.diagnostics != nullptr) reset(*x.options.diagnostics, x.Y ? x.Q.cols() : 0);
-  const bool is_slow = F::score == Score::power && degree_of<F> * x.transition.total_max_log_gate() < least_log_decay;
-  const auto slow = is_slow ? x.transition.factor_out_max_gate(degree_of<F>) : nullptr;
+  const int P = degree_in(x.feature);
+  const bool is_slow = F::score == Score::power && P * x.transition.total_max_log_gate() < least_log_decay;
+  const auto slow = is_slow ? x.transition.factor_out_max_gate(P) : nullptr;
   std::optional<Batch<Scalar>> Y = x.Y;
   ForwardCall<Scalar> call{.transition = slow ? *slow : x.transition,
                            .rows = x.kind,
@@ -320,15 +329,12 @@ void with_forward_call(const FormInputs<Scalar, F>& x, Workspace<Scalar>& worksp
 template <class Scalar, FeatureMap F>
 void FormCalls<Scalar, F>::attention(const Inputs& x, Workspace<Scalar>& workspace) {
   with_forward_call(x, workspace, [&](ForwardCall<Scalar>& call) {
-    const auto run_pass = [&] {
-      ForwardPasses<Scalar, InterfaceOf<Scalar, F>>::attention(pass_feature<Scalar>(x.feature), call);
-    };
-    if (!x.tape) return run_pass();
-    TapeContent<Scalar, F>& kept = TapeAccess::begin(*x.tape);
+    if (!x.tape) return ForwardPasses<Scalar, F>::attention(x.feature, call);
+    TapeContent<Scalar>& kept = *x.tape;
     kept.sums.resize(static_cast<std::size_t>(call.Y.cols()));
     resize_safely(kept.Y, call.Y.rows(), call.Y.cols());
     call.sums = kept.sums.data();
-    run_pass();
+    ForwardPasses<Scalar, F>::attention(x.feature, call);
     kept.Y = call.Y;
     kept.kind = x.kind, kept.scale = x.options.scale, kept.mask = x.options.mask;
     kept.form = Form::attention;
@@ -337,25 +343,38 @@ void FormCalls<Scalar, F>::attention(const Inputs& x, Workspace<Scalar>& workspa
 
 template <class Scalar, FeatureMap F>
 void FormCalls<Scalar, F>::from_state(Form form, const Inputs& x, Workspace<Scalar>& workspace) {
-  if constexpr (FiniteFeatureMap<F>)
+  if constexpr (has_embedding<F>)
     with_forward_call(x, workspace, [&](ForwardCall<Scalar>& call) {
-      with_state(x, [&](State<Scalar, F>& from) {
+      with_state(x, [&](StateContent<Scalar>& from) {
         if (x.tape && form == Form::chunked && x.options.mask == causal()) return record_chunks(from, x, call);
         go_on_from(from, form, x, call);
       });
     });
 }
 
-/// Checks a call and runs it. A form that is not asked for is not compiled.
-template <Form form, class Scalar, FeatureMap F>
-void call_form(const FormInputs<Scalar, F>& x, OptionalRef<Workspace<Scalar>> workspace) {
-  FormCalls<Scalar, F>::check(form, x);
+/// Checks a call and runs it. A form that is not asked for is not compiled. Without an output there are no rows.
+template <Form form, class Scalar, FeatureMap F, Transition A, class StateType, class TapeType = NoTape>
+void call_form(RowKind kind, const F& feature, const A& transition, const ConstBatch<Scalar>& Q,
+               const ConstBatch<Scalar>& K, const ConstBatch<Scalar>& V, OptionalRef<StateType> state,
+               OptionalRef<const Output<Scalar, TapeType>> output, OptionalRef<Workspace<Scalar>> workspace,
+               const Options& options) {
+  using Calls = FormCalls<Scalar, InterfaceOf<Scalar, F>>;
+  const auto& of_passes = pass_feature<Scalar>(feature);
+  const ViewOf<Scalar, A> view(transition);
+  typename Calls::Inputs x{kind, of_passes, view, Q, K, V, options, StateAccess::given(state)};
+  if (output) x.Y.emplace(output->rows());
+  constexpr bool can_keep = !std::is_same_v<TapeType, NoTape>;
+  if constexpr (can_keep)
+    if (output) x.tape = StateAccess::given(output->tape());
+  Calls::check(form, x);
+  if constexpr (can_keep)
+    if (x.tape) StateAccess::begin(*output->tape(), feature);
   std::optional<Workspace<Scalar>> own;
   Workspace<Scalar>& memory = workspace ? *workspace : own.emplace();
   if constexpr (form == Form::attention)
-    FormCalls<Scalar, F>::attention(x, memory);
+    Calls::attention(x, memory);
   else
-    FormCalls<Scalar, F>::from_state(form, x, memory);
+    Calls::from_state(form, x, memory);
 }
 
 }  // namespace detail

@@ -25,10 +25,8 @@ void attention(const F& feature, const A& transition, const Eigen::MatrixBase<DQ
   constexpr detail::RowKind kind = detail::row_kind<Normalization, F>();
   const OptionalRef<typename detail::StateOf<Scalar, F>::type> no_state;
   if constexpr (detail::check_types<F, A, DQ, DK, DV>())
-    detail::call_form<Form::attention, Scalar, F>(
-        {kind, feature, detail::ViewOf<Scalar, A>(transition), Q.derived(), K.derived(), V.derived(), options, no_state,
-         output.rows(), output.tape()},
-        workspace);
+    detail::call_form<Form::attention, Scalar>(kind, feature, transition, Q.derived(), K.derived(), V.derived(),
+                                               no_state, OptionalRef(output), workspace, options);
 }
 
 /// The same, returning Y.
@@ -60,9 +58,8 @@ void chunked(const F& feature, const A& transition, const Eigen::MatrixBase<DQ>&
              std::type_identity_t<OptionalRef<Workspace<S>>> workspace = {}, const Options& options = {}) {
   constexpr detail::RowKind kind = detail::row_kind<Normalization, F>();
   if constexpr (detail::check_state_form<F, A, DQ, DK, DV, S, G>())
-    detail::call_form<Form::chunked, S, F>({kind, feature, detail::ViewOf<S, A>(transition), Q.derived(), K.derived(),
-                                            V.derived(), options, state, output.rows(), output.tape()},
-                                           workspace);
+    detail::call_form<Form::chunked, S>(kind, feature, transition, Q.derived(), K.derived(), V.derived(),
+                                        OptionalRef(state), OptionalRef(output), workspace, options);
 }
 
 /// The same, returning Y.
@@ -101,9 +98,8 @@ void absorb(const F& feature, const A& transition, const Eigen::MatrixBase<DK>& 
             State<S, G>& state, std::type_identity_t<OptionalRef<Workspace<S>>> workspace = {},
             const Options& options = {}) {
   if constexpr (detail::check_state_form<F, A, DK, DK, DV, S, G>())
-    detail::call_form<Form::chunked, S, F>({detail::RowKind::sums, feature, detail::ViewOf<S, A>(transition),
-                                            K.derived(), K.derived(), V.derived(), options, state},
-                                           workspace);
+    detail::call_form<Form::chunked, S>(detail::RowKind::sums, feature, transition, K.derived(), K.derived(),
+                                        V.derived(), OptionalRef(state), {}, workspace, options);
 }
 
 /// The recurrence, writing the outputs of T tokens and leaving the state ready for the next; the literal one of the
@@ -123,9 +119,8 @@ void recurrent(const F& feature, const A& transition, const Eigen::MatrixBase<DQ
                std::type_identity_t<OptionalRef<Workspace<S>>> workspace = {}, const Options& options = {}) {
   constexpr detail::RowKind kind = detail::row_kind<Normalization, F>();
   if constexpr (detail::check_state_form<F, A, DQ, DK, DV, S, G>())
-    detail::call_form<Form::recurrent, S, F>({kind, feature, detail::ViewOf<S, A>(transition), Q.derived(), K.derived(),
-                                              V.derived(), options, state, output.rows()},
-                                             workspace);
+    detail::call_form<Form::recurrent, S>(kind, feature, transition, Q.derived(), K.derived(), V.derived(),
+                                          OptionalRef(state), OptionalRef(output), workspace, options);
 }
 
 /// The same, returning Y.

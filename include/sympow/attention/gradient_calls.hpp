@@ -20,11 +20,34 @@ namespace SYMPOW_NAMESPACE {
 // ---- The gradient of a state: what a loss on later tokens, or on the state itself, says to the tokens before it
 
 namespace detail {
-struct StateGradientAccess {
-  static auto& content(auto& gradient) { return gradient.content_; }
-  /// Its sums, that all decay is in. Costs a copy.
-  static auto sums(const auto& gradient) { return gradient.settled(); }
-};
+/// Of a loss that does not see a state with these sizes.
+template <class Scalar>
+Adjoint<Scalar> no_adjoint(Index dimension, Index d, Index e) {
+  Adjoint<Scalar> adjoint{{d, e, dimension, 0}};
+  adjoint.has_gauge = true;
+  return adjoint;
+}
+/// Of one in S, Z and μ.
+template <class Scalar, class DS, class DZ>
+Adjoint<Scalar> adjoint_of_sums(Index dimension, Index d, const Eigen::MatrixBase<DS>& values,
+                                const Eigen::MatrixBase<DZ>& normalizer, const Eigen::VectorXd& frame) {
+  if (frame.size() > d / 2)
+    raise<ShapeMismatch>("angles of dmu are ", frame.size(), ", must be ", d / 2, " at most, one per plane");
+  for (Index u = 0; u < frame.size(); ++u)
+    if (!std::isfinite(frame[u]))
+      raise<NotFinite>("StateGradient: entry ", u, " of dmu is ", frame[u], ", must be finite");
+  Adjoint<Scalar> adjoint{{d, values.rows(), dimension, 0}};
+  set_sums({"StateGradient", "dS", "dZ"}, adjoint.sums, values, normalizer);
+  adjoint.frame = frame;
+  return adjoint;
+}
+/// Its sums, that all decay is in.
+template <class Scalar>
+StateSums<Scalar> settled(const Adjoint<Scalar>& adjoint) {
+  StateSums<Scalar> copy = adjoint.sums;
+  copy.settle();
+  return copy;
+}
 }  // namespace detail
 
 /// The gradient of a loss in S, Z and the frame of a state: a value.
@@ -43,9 +66,7 @@ template <class S, FiniteFeatureMap F>
 class StateGradient {
  public:
   /// Of a loss that does not see the state.
-  StateGradient(const F& feature, Index d, Index e) : content_{{d, e, feature.dimension(d), 0}} {
-    content_.has_gauge = true;
-  }
+  StateGradient(const F& feature, Index d, Index e) : content_(detail::no_adjoint<S>(feature.dimension(d), d, e)) {}
   /// The same for a feature map without parameters.
   StateGradient(Index d, Index e) : StateGradient(F{}, d, e) {}
   /// Of a loss in S, e × D, and Z, D, and where these turn in μ, up to d/2 angles or none. Throws `ShapeMismatch`,
@@ -53,35 +74,26 @@ class StateGradient {
   template <class DS, class DZ>
   StateGradient(const F& feature, Index d, const Eigen::MatrixBase<DS>& values, const Eigen::MatrixBase<DZ>& normalizer,
                 const Eigen::VectorXd& frame = {})
-      : StateGradient(feature, d, values.rows()) {
-    if (frame.size() > d / 2)
-      detail::raise<ShapeMismatch>("angles of dmu are ", frame.size(), ", must be ", d / 2, " at most, one per plane");
-    for (Index u = 0; u < frame.size(); ++u)
-      if (!std::isfinite(frame[u]))
-        detail::raise<NotFinite>("StateGradient: entry ", u, " of dmu is ", frame[u], ", must be finite");
-    detail::set_sums({"StateGradient", "dS", "dZ"}, content_.sums, values, normalizer);
-    content_.frame = frame;
-    content_.has_gauge = false;
-  }
+      : content_(detail::adjoint_of_sums<S>(feature.dimension(d), d, values, normalizer, frame)) {}
 
   [[nodiscard]] Index key_dimension() const { return content_.sums.log_channels.size(); }  ///< d
   [[nodiscard]] Index value_dimension() const { return content_.sums.S.rows(); }           ///< e
 
   /// dS, e × D, infinite or 0 where the type cannot hold it.
-  [[nodiscard]] Matrix<S> values() const { return detail::unscaled(settled(), &detail::StateSums<S>::S); }
+  [[nodiscard]] Matrix<S> values() const {
+    return detail::unscaled(detail::settled(content_), &detail::StateSums<S>::S);
+  }
   /// dZ, D, likewise.
-  [[nodiscard]] Vector<S> normalizer() const { return detail::unscaled(settled(), &detail::StateSums<S>::Z); }
+  [[nodiscard]] Vector<S> normalizer() const {
+    return detail::unscaled(detail::settled(content_), &detail::StateSums<S>::Z);
+  }
   /// dμ; empty where nothing turns.
   [[nodiscard]] const Eigen::VectorXd& frame() const { return content_.frame; }
 
  private:
-  friend detail::StateGradientAccess;
+  friend detail::StateAccess;
 
-  [[nodiscard]] detail::StateSums<S> settled() const {
-    detail::StateSums<S> copy = content_.sums;
-    copy.settle();
-    return copy;
-  }
+  [[nodiscard]] static const void* feature_address() { return nullptr; }
 
   detail::Adjoint<S> content_;
 };
@@ -144,17 +156,17 @@ struct VjpInputs {
   VjpView<Scalar>& transition;
   MatrixView<const Scalar> Q, K, V, dY;
   Options options;
-  OptionalRef<const typename StateOf<Scalar, F>::type> state = {};  ///< before the first token
-  OptionalRef<const Tape<Scalar, F>> tape = {};
+  Given<const StateContent<Scalar>> state = {};  ///< before the first token
+  Given<const TapeContent<Scalar>> tape = {};
   /// That behind the last token, and then that before the first. 0 if it is left out.
-  OptionalRef<typename StateOf<Scalar, F>::gradient> d_state = {};
+  OptionalRef<Adjoint<Scalar>> d_state = {};
 };
 
 /// f(the call in the terms of its engine): of powers with the gates of slowest channels as scalar ones.
 template <class Scalar, FeatureMap F>
 void with_backward_call(const VjpInputs<Scalar, F>& x, const VjpResults<Scalar>& to, VjpWorkspace<Scalar>& workspace,
                         const auto& f) {
-  const auto factored = F::score == Score::power ? x.transition.factor_out_max_gate(degree_of<F>) : nullptr;
+  const auto factored = F::score == Score::power ? x.transition.factor_out_max_gate(degree_in(x.feature)) : nullptr;
   VjpView<Scalar>& vjp = factored ? *factored : x.transition;
   f(BackwardCall<Scalar>{.transition = vjp.transition(),
                          .vjp = vjp,
@@ -173,10 +185,12 @@ void with_backward_call(const VjpInputs<Scalar, F>& x, const VjpResults<Scalar>&
 template <class Scalar, class F>
 SavedRows<Scalar> rows_of_tape(const VjpInputs<Scalar, F>& x) {
   if (!x.tape) return {};
-  const TapeContent<Scalar, F>& kept = TapeAccess::content(*x.tape);
+  const TapeContent<Scalar>& kept = *x.tape;
   if (kept.form != Form::attention)
     raise<InvalidArgument>("attention_vjp: the tape holds no rows, must be one that attention() has filled");
-  check_size("columns of dY", x.dY.cols(), x.tape->rows(), "rows of the tape");
+  if (!is_feature(x.tape.feature, x.feature))
+    raise<FeatureMismatch>("attention_vjp: the tape was filled with another feature map");
+  check_size("columns of dY", x.dY.cols(), std::ssize(kept.sums), "rows of the tape");
   check_size("rows of dY", x.dY.rows(), kept.Y.rows(), "entries of each row of the tape");
   if (x.kind != kept.kind) raise<InvalidArgument>("attention_vjp: the rows of the tape were normalized in another way");
   if (x.options.scale != kept.scale || x.options.mask != kept.mask)
@@ -188,13 +202,13 @@ SavedRows<Scalar> rows_of_tape(const VjpInputs<Scalar, F>& x) {
 /// Where keys turn: dμ = gauge - ⟨[dS; dZ], L [S; Z]⟩, or the gauge from dμ. Embedded scores see no gauge: what goes
 /// back is dμ.
 template <class Scalar, FeatureMap F>
-void set_gauge(const VjpView<Scalar>& view, const StateSums<Scalar>& S, Adjoint<Scalar>& adjoint, LiftedTurns& turns,
-               bool from_frame) {
+void set_gauge(const F& feature, const VjpView<Scalar>& view, const StateSums<Scalar>& S, Adjoint<Scalar>& adjoint,
+               LiftedTurns& turns, bool from_frame) {
   const Planes planes = view.planes();
   Eigen::VectorXd lifted = Eigen::VectorXd::Zero(planes.count);
   if constexpr (F::score == Score::power)
     if (!S.empty() && !adjoint.sums.empty()) {
-      turns.set(adjoint.sums.log_channels.size(), degree_of<F>, planes);
+      turns.set(adjoint.sums.log_channels.size(), degree_in(feature), planes);
       turns.add(adjoint.sums, S, 1, lifted.data());
       const Weight pending(adjoint.sums.elapsed);
       for (double& x : lifted)
@@ -233,18 +247,18 @@ void fold_whole(const F& feature, StateContent<Scalar>& state) {
 /// a call cannot have filled.
 template <class Scalar, class F>
 void check_tape(const VjpInputs<Scalar, F>& x) {
-  const Tape<Scalar, F>& tape = *x.tape;
+  const TapeContent<Scalar>& kept = *x.tape;
   const TransitionView<Scalar>& transition = x.transition.transition();
   if (x.options.mask != causal()) raise<InvalidArgument>("chunked_vjp: a tape goes with the mask causal()");
-  if (tape.states() == 0)
+  if (kept.form != Form::chunked)
     raise<InvalidArgument>("chunked_vjp: the tape holds no states, must be one that chunked() has filled");
-  const TapeContent<Scalar, F>& kept = TapeAccess::content(tape);
   check_size("columns of K", x.K.cols(), kept.tokens, "tokens of the tape");
   if (kept.action != transition.key_action())
     raise<FrameMismatch>("the tape was filled under a transition that ", in_words(kept.action), ", that of the call ",
                          in_words(transition.key_action()));
   try {
-    check_state(tape.state(0), x.feature, transition, x.Q, x.V);
+    const Given<const StateContent<Scalar>> first{kept.states.front(), x.tape.feature};
+    check_state(first, x.feature, transition, x.Q.rows(), x.V.rows());
     transition.check_frame(kept.frame, x.K.rows());
   } catch (...) {
     rethrow_with_prefix(Errors{}, "a state of the tape: ");
@@ -254,12 +268,13 @@ void check_tape(const VjpInputs<Scalar, F>& x) {
 /// Throws `ShapeMismatch` or `FrameMismatch` unless a gradient is that of a state which the call could leave.
 template <class Scalar, class F>
 void check_state_gradient(const VjpInputs<Scalar, F>& x) {
-  const StateGradient<Scalar, F>& adjoint = *x.d_state;
-  check_size("key dimension of the state's gradient", adjoint.key_dimension(), x.Q.rows(), "that of the state");
-  check_size("value dimension of the state's gradient", adjoint.value_dimension(), x.V.rows(), "that of the state");
-  check_size("dimension of the state's gradient", StateGradientAccess::content(adjoint).sums.S.cols(),
-             x.feature.dimension(x.Q.rows()), "that of the feature map");
-  const Index angles = adjoint.frame().size(), planes = x.transition.planes().count;
+  const Adjoint<Scalar>& adjoint = *x.d_state;
+  check_size("key dimension of the state's gradient", adjoint.sums.log_channels.size(), x.Q.rows(),
+             "that of the state");
+  check_size("value dimension of the state's gradient", adjoint.sums.S.rows(), x.V.rows(), "that of the state");
+  check_size("dimension of the state's gradient", adjoint.sums.S.cols(), x.feature.dimension(x.Q.rows()),
+             "that of the feature map");
+  const Index angles = adjoint.frame.size(), planes = x.transition.planes().count;
   if (angles != 0 && angles != planes)
     raise<FrameMismatch>("the state's gradient is that under a rotation of ", angles, " ", Frame::angles,
                          ", the transition has ", planes,
@@ -268,49 +283,44 @@ void check_state_gradient(const VjpInputs<Scalar, F>& x) {
 }
 
 /// The adjoint state behind the last token of a call.
-template <class Scalar, FiniteFeatureMap F>
+template <class Scalar, FeatureMap F>
 Adjoint<Scalar> adjoint_of(const VjpInputs<Scalar, F>& x) {
-  if (x.d_state) return StateGradientAccess::content(*x.d_state);
-  const StateGradient<Scalar, F> zero(x.feature, x.K.rows(), x.V.rows());
-  return StateGradientAccess::content(zero);
+  return x.d_state ? *x.d_state : no_adjoint<Scalar>(x.feature.dimension(x.K.rows()), x.K.rows(), x.V.rows());
 }
 
 /// The gradients of a state form, from its state or tape.
-template <class Scalar, FiniteFeatureMap F>
+template <class Scalar, FeatureMap F>
 void go_back_by_chunks(const VjpInputs<Scalar, F>& x, const BackwardCall<Scalar>& call) {
-  using Pass = BackwardPasses<Scalar, InterfaceOf<Scalar, F>>;
-  const auto& of_pass = pass_feature<Scalar>(x.feature);
-  const Index d = x.K.rows(), e = x.V.rows();
-  std::optional<State<Scalar, F>> empty;
-  if (!x.state && !x.tape) empty.emplace(x.feature, d, e, 0);
+  using Pass = BackwardPasses<Scalar, F>;
+  StateContent<Scalar> first = empty_state<Scalar>(x.feature, x.K.rows(), x.V.rows(), 0);
+  std::optional<StateContent<Scalar>> empty;
+  if (!x.state && !x.tape) empty = first;
   const auto load = [&](Index n, StateContent<Scalar>& at) {
-    at = StateAccess::content(x.tape ? x.tape->state(n) : x.state ? *x.state : *empty);
+    at = x.tape ? x.tape->states[static_cast<std::size_t>(n)] : x.state ? *x.state : *empty;
     fold_whole(x.feature, at);
   };
-  StateContent<Scalar> first{{d, e, x.feature.dimension(d), 0}};
   load(0, first);
-  const Index chunk =
-      x.tape ? TapeAccess::content(*x.tape).chunk : chunk_from(first, x.transition.transition(), x.K.cols(), x.options);
+  const Index chunk = x.tape ? x.tape->chunk : chunk_from(first, x.transition.transition(), x.K.cols(), x.options);
   Adjoint<Scalar> adjoint = adjoint_of(x);
-  const CheckpointSource<Scalar> states{load, x.tape ? x.tape->states() : 1, x.tape ? x.tape->tokens_between() : 0,
+  const CheckpointSource<Scalar> states{load, x.tape ? std::ssize(x.tape->states) : 1, x.tape ? x.tape->between : 0,
                                         adjoint};
   const bool turns = x.transition.transition().key_action() == KeyAction::turn;
   const auto set_gauge_at = [&](StateContent<Scalar>& at, bool from_frame) {
     at.sums.settle();
-    set_gauge<Scalar, F>(x.transition, at.sums, adjoint, call.buffers.state.turns, from_frame);
+    set_gauge(x.feature, x.transition, at.sums, adjoint, call.buffers.state.turns, from_frame);
   };
   if (turns && !adjoint.has_gauge) {
     StateContent<Scalar> last = first;
-    Pass::from_states(of_pass, call, states, chunk, last, BackwardPart::absorb);
+    Pass::from_states(x.feature, call, states, chunk, last, BackwardPart::absorb);
     set_gauge_at(last, true);
   }
   StateContent<Scalar> at = turns ? first : std::move(first);
-  Pass::from_states(of_pass, call, states, chunk, at);
+  Pass::from_states(x.feature, call, states, chunk, at);
   if (turns) set_gauge_at(first, false);
-  if (x.d_state) StateGradientAccess::content(*x.d_state) = std::move(adjoint);
+  if (x.d_state) *x.d_state = std::move(adjoint);
 }
 
-/// Gradients of calls of a feature map under any transition, compiled once for a scalar type.
+/// Gradients of calls under any transition, compiled once for a scalar type and a feature map as passes see it.
 template <class Scalar, FeatureMap F>
 struct GradientCalls {
   using Inputs = VjpInputs<Scalar, F>;
@@ -330,11 +340,11 @@ void GradientCalls<Scalar, F>::check(Form form, const Inputs& x) {
   if (x.options.check_finite) check_finite("dY", x.dY);
   if (form == Form::attention) {
     static_cast<void>(rows_of_tape(x));
-  } else if constexpr (FiniteFeatureMap<F>) {
+  } else if constexpr (has_embedding<F>) {
     if (x.tape) {
       check_tape(x);
     } else {
-      check_state(x.state, x.feature, x.transition.transition(), x.Q, x.V);
+      check_state(x.state, x.feature, x.transition.transition(), x.Q.rows(), x.V.rows());
       check_state_mask(x.options.mask);
     }
     if (x.d_state) check_state_gradient(x);
@@ -347,8 +357,8 @@ void GradientCalls<Scalar, F>::run(Form form, const Inputs& x, const VjpResults<
   with_backward_call(x, to, work, [&](BackwardCall<Scalar> call) {
     if (form == Form::attention) {
       call.saved = rows_of_tape(x);
-      BackwardPasses<Scalar, InterfaceOf<Scalar, F>>::attention(pass_feature<Scalar>(x.feature), call);
-    } else if constexpr (FiniteFeatureMap<F>) {
+      BackwardPasses<Scalar, F>::attention(x.feature, call);
+    } else if constexpr (has_embedding<F>) {
       go_back_by_chunks(x, call);
     }
   });

@@ -45,10 +45,21 @@ Gradients<Scalar, A> gradients_of(RowKind kind, const F& feature, const A& trans
     if (call.state && call.tape)
       raise<InvalidArgument>(
           "chunked_vjp: a state and a tape are given, must be one of them: a tape begins with a state");
+    using Calls = GradientCalls<Scalar, InterfaceOf<Scalar, F>>;
+    const auto& of_passes = pass_feature<Scalar>(feature);
     VjpViewOf<Scalar, A> view(transition, gradients.transition);
-    const VjpInputs<Scalar, F> x{kind,    feature,      view,       call.Q,    call.K,      call.V,
-                                 call.dY, call.options, call.state, call.tape, call.d_state};
-    GradientCalls<Scalar, F>::check(form, x);
+    const typename Calls::Inputs x{kind,
+                                   of_passes,
+                                   view,
+                                   call.Q,
+                                   call.K,
+                                   call.V,
+                                   call.dY,
+                                   call.options,
+                                   StateAccess::given(call.state),
+                                   StateAccess::given(call.tape),
+                                   StateAccess::given(call.d_state)};
+    Calls::check(form, x);
     if (call.reuse) {
       const auto& [Q, K, V, of_transition, scale] = *call.reuse;
       check_outputs({{"dQ", layout_of(Q)}, {"dK", layout_of(K)}, {"dV", layout_of(V)}},
@@ -64,8 +75,8 @@ Gradients<Scalar, A> gradients_of(RowKind kind, const F& feature, const A& trans
     begin(gradients.Q, x.Q), begin(gradients.K, x.K), begin(gradients.V, x.V);
     gradients.scale = 0;
     VjpWorkspace<Scalar> own;
-    GradientCalls<Scalar, F>::run(form, x, {gradients.Q, gradients.K, gradients.V, gradients.scale, adds},
-                                  call.workspace ? *call.workspace : own);
+    Calls::run(form, x, {gradients.Q, gradients.K, gradients.V, gradients.scale, adds},
+               call.workspace ? *call.workspace : own);
   }
   return gradients;
 }

@@ -40,24 +40,24 @@ inline std::string described(const Frame& frame) {
 }
 
 /// Throws unless the right state goes on where the left one ends.
-template <class Scalar, class F>
-void check_adjacent(const State<Scalar, F>& left, const State<Scalar, F>& right) {
+template <class Scalar>
+void check_adjacent(const StateContent<Scalar>& left, const StateContent<Scalar>& right, bool same_feature) {
   check_whole(left);
   check_whole(right);
   check_size("key dimension of the right state", right.key_dimension(), left.key_dimension(), "that of the left");
-  check_size("value dimension of the right state", right.value_dimension(), left.value_dimension(), "that of the left");
-  if (!same_feature(left.feature(), right.feature()))
+  check_size("value dimension of the right state", right.sums.value_rows(), left.sums.value_rows(), "that of the left");
+  if (!same_feature)
     raise<FeatureMismatch>("merge: the right state was built with another feature map than the left one");
-  const Frame &end = left.frame(), &start = right.start_frame();
+  const auto &of_left = left.frames, &of_right = right.frames;
+  const Frame &end = of_left.end, &start = of_right.start;
   if (!same_coordinates(end, start))
     raise<FrameMismatch>("merge: the right state must be started at the left one's frame(), ", described(end),
                          "; it was started at ",
                          start.size() == end.size() && start.kind() == end.kind() ? "others" : described(start));
-  const auto &of_left = StateAccess::content(left).frames, &of_right = StateAccess::content(right).frames;
   if (of_right.have_mixed() && !of_right.keep_product())
     raise<FrameMismatch>(
         "merge: the right state has dropped its key product, which takes the left one's sums over its tokens");
-  const bool left_scaled = !left.log_channels().isZero(0), right_scaled = !right.log_channels().isZero(0);
+  const bool left_scaled = !of_left.log_channels.isZero(0), right_scaled = !of_right.log_channels.isZero(0);
   if ((left_scaled && of_right.have_mixed()) || (right_scaled && of_left.have_mixed()))
     raise<FrameMismatch>(
         "merge: one state was built under channel decay, the other under a Householder chain; the two do not commute");
@@ -67,10 +67,9 @@ void check_adjacent(const State<Scalar, F>& left, const State<Scalar, F>& right)
 
 /// Folds the tail of a state and gives it another size.
 template <class Scalar, class F>
-void set_tail(State<Scalar, F>& state, Index tail) {
-  StateSums<Scalar>& sums = StateAccess::content(state).sums;
-  fold_state(state.feature(), sums);
-  sums.recent.clear(tail);
+void set_tail(const F& feature, StateContent<Scalar>& state, Index tail) {
+  fold_state(feature, state.sums);
+  state.sums.recent.clear(tail);
 }
 
 /// What a scan does with a segment: each in a job of its own, or those of a window one after the other in one job.
@@ -147,12 +146,12 @@ Ring<Frame> frames_before(const FormInputs<Scalar, F>& x, const EqualSegments& s
 
 /// The chunked form of a segment alone, from this state.
 template <class Scalar, class F>
-void run_segment(const FormInputs<Scalar, F>& x, Segment own, State<Scalar, F>& state, bool has_rows,
+void run_segment(const FormInputs<Scalar, F>& x, Segment own, StateContent<Scalar>& state, bool has_rows,
                  Workspace<Scalar>& work) {
   const SegmentView<Scalar> transition(x.transition, own);
   const auto columns = [&](auto& matrix) { return matrix.middleCols(own.begin, own.size); };
   FormInputs<Scalar, F> inputs{x.kind,       x.feature,    transition, columns(x.Q),
-                               columns(x.K), columns(x.V), x.options,  state};
+                               columns(x.K), columns(x.V), x.options,  {state}};
   inputs.group = x.group;
   if (auto Y = x.Y; has_rows) inputs.Y.emplace(columns(*Y));
   FormCalls<Scalar, F>::run(Form::chunked, inputs, work);
@@ -160,22 +159,22 @@ void run_segment(const FormInputs<Scalar, F>& x, Segment own, State<Scalar, F>& 
 
 /// part ← the state of a segment's tokens alone, in the coordinates of that frame.
 template <class Scalar, class F>
-void absorb_segment(const FormInputs<Scalar, F>& x, Segment own, const Frame& frame, State<Scalar, F>& part,
+void absorb_segment(const FormInputs<Scalar, F>& x, Segment own, const Frame& frame, StateContent<Scalar>& part,
                     Workspace<Scalar>& work) {
-  auto& [sums, frames, interrupted] = StateAccess::content(part);
+  auto& [sums, frames, interrupted] = part;
   sums.clear();  // its memory stays
   sums.recent.clear(0);
   frames = {};
   frames.start = frames.end = frame;
-  frames.log_channels.setZero(part.key_dimension());
+  frames.log_channels.setZero(x.K.rows());
   run_segment(x, own, part, false, work);
 }
 
 /// to ← the state that goes on by a segment, whose part is used up.
 template <class Scalar, class F>
-void merge_segment(const State<Scalar, F>& state, State<Scalar, F>& part, State<Scalar, F>& to) {
-  add_state<Scalar>([&](StateSums<Scalar>& sums) { fold_state(state.feature(), sums); }, StateAccess::content(state),
-                    StateAccess::content(part));
+void merge_segment(const F& feature, const StateContent<Scalar>& state, StateContent<Scalar>& part,
+                   StateContent<Scalar>& to) {
+  add_state<Scalar>([&](StateSums<Scalar>& sums) { fold_state(feature, sums); }, state, part);
   std::swap(to, part);
 }
 
@@ -193,31 +192,39 @@ void merge_segment(const State<Scalar, F>& state, State<Scalar, F>& part, State<
 /// two. (To give each thread some of the e values instead is simpler, but repeats embeddings and logits: 1.4 times the
 /// speed on two threads.)
 template <class Scalar, class F>
-void scan(const FormInputs<Scalar, F>& x, State<Scalar, F>& state, Workspaces<Scalar>& workspaces,
+void scan(const FormInputs<Scalar, F>& x, StateContent<Scalar>& state, Workspaces<Scalar>& workspaces,
           const Threads& threads) {
   const EqualSegments segments = segments_of(x);
   const Index window = std::max(4, 2 * threads.count), in_use = std::min(segments.count(), 2 * window);
-  Ring<Frame> frames = frames_before(x, segments, state.frame());
-  State<Scalar, F> blank(x.feature, x.K.rows(), x.V.rows(), 0);
-  blank.read_as_bf16(state.reads_as_bf16());
-  Ring<State<Scalar, F>> parts(in_use, blank), states(in_use + 1, blank);
+  Ring<Frame> frames = frames_before(x, segments, state.frames.end);
+  StateContent<Scalar> blank = empty_state<Scalar>(x.feature, x.K.rows(), x.V.rows(), 0);
+  if (state.sums.is_split()) blank.sums.split_up();
+  Ring<StateContent<Scalar>> parts(in_use, blank), states(in_use + 1, blank);
   states[0] = state;
-  set_tail(states[0], 0);
+  set_tail(x.feature, states[0], 0);
   const auto absorb = [&](Index s, Workspace<Scalar>& work) {
     absorb_segment(x, segments[s], frames[s], parts[s], work);
   };
-  const auto merge = [&](Index s, Workspace<Scalar>&) { merge_segment(states[s], parts[s], states[s + 1]); };
+  const auto merge = [&](Index s, Workspace<Scalar>&) { merge_segment(x.feature, states[s], parts[s], states[s + 1]); };
   const auto read = [&](Index s, Workspace<Scalar>& work) {
     if (!x.Y) return;
-    set_tail(states[s], segments[s].size);
-    states[s].drop_key_product();  // it has been merged
+    set_tail(x.feature, states[s], segments[s].size);
+    states[s].frames.drop_product();  // it has been merged
     run_segment(x, segments[s], states[s], true, work);
   };
   run_by_windows<Workspace<Scalar>>(segments.count(), window, false,
                                     {{StepOrder::any, absorb}, {StepOrder::rising, merge}, {StepOrder::any, read}},
                                     threads, workspaces);
-  set_tail(states[segments.count()], state.tail_capacity());
+  set_tail(x.feature, states[segments.count()], state.sums.recent.capacity());
   state = std::move(states[segments.count()]);
+}
+
+/// Both in one.
+template <class Scalar>
+StateContent<Scalar> merged(const FoldSums<Scalar>& fold, StateContent<Scalar> left, StateContent<Scalar> right) {
+  fold(left.sums), fold(right.sums);
+  add_state(fold, left, right);
+  return right;
 }
 
 }  // namespace detail
@@ -233,13 +240,12 @@ void scan(const FormInputs<Scalar, F>& x, State<Scalar, F>& state, Workspaces<Sc
 /// as sums taken in another order do.
 template <class Scalar, FiniteFeatureMap F>
 [[nodiscard]] State<Scalar, F> merge(const State<Scalar, F>& left, const State<Scalar, F>& right) {
-  detail::check_adjacent(left, right);
-  State<Scalar, F> first = left, result = right;
-  auto &before = detail::StateAccess::content(first), &after = detail::StateAccess::content(result);
+  detail::check_adjacent(detail::StateAccess::content(left), detail::StateAccess::content(right),
+                         same_feature(left.feature(), right.feature()));
   const auto fold = [&](detail::StateSums<Scalar>& sums) { detail::fold_state(left.feature(), sums); };
-  fold(before.sums), fold(after.sums);
-  detail::add_state<Scalar>(fold, before, after);
-  return result;
+  return detail::StateAccess::make<State<Scalar, F>>(
+      right.feature(),
+      detail::merged<Scalar>(fold, detail::StateAccess::content(left), detail::StateAccess::content(right)));
 }
 
 }  // namespace SYMPOW_NAMESPACE

@@ -21,7 +21,7 @@ namespace SYMPOW_NAMESPACE::detail {
 /// windows of them.
 template <class Scalar, class F>
 class ScanVjp {
-  using StateType = State<Scalar, F>;
+  using StateType = StateContent<Scalar>;
   using Work = VjpWorkspace<Scalar>;
 
  public:
@@ -32,9 +32,9 @@ class ScanVjp {
   /// The state's gradient is that behind the last token, and then that before the first.
   void run() {
     StateType state = x_.state ? *x_.state : blank_;
-    fold_whole(x_.feature, StateAccess::content(state));
+    fold_whole(x_.feature, state);
     const StateType first = state;
-    frames_ = frames_before(forward_, segments_, state.frame());
+    frames_ = frames_before(forward_, segments_, state.frames.end);
     x_.transition.begin_parts(x_.K.cols(), segments_.size);
     const bool turns = forward_.transition.key_action() == KeyAction::turn, needs_last = turns && !adjoint_.has_gauge;
     walk_there(state, needs_last ? count_ : (count_ - 1) / every_ * every_);
@@ -44,20 +44,19 @@ class ScanVjp {
     if (turns) find_gauge(first, false);
     x_.transition.join_parts();
     for (const double of_segment : scales_.items) to_.scale += of_segment;
-    if (x_.d_state) StateGradientAccess::content(*x_.d_state) = std::move(adjoint_);
+    if (x_.d_state) *x_.d_state = std::move(adjoint_);
   }
 
  private:
-  [[nodiscard]] StateContent<Scalar> folded(const StateType& state) const {
-    StateContent<Scalar> content = StateAccess::content(state);
-    fold_whole(x_.feature, content);
-    return content;
+  [[nodiscard]] StateType folded(StateType state) const {
+    fold_whole(x_.feature, state);
+    return state;
   }
   void find_gauge(const StateType& state, bool from_frame) {
     LiftedTurns lifted;
-    StateContent<Scalar> content = folded(state);
+    StateType content = folded(state);
     content.sums.settle();
-    set_gauge<Scalar, F>(x_.transition, content.sums, adjoint_, lifted, from_frame);
+    set_gauge(x_.feature, x_.transition, content.sums, adjoint_, lifted, from_frame);
   }
 
   // `state` goes to segment `end`; every so many are kept on the way.
@@ -66,7 +65,7 @@ class ScanVjp {
       absorb_segment(forward_, segments_[s], frames_[s], parts_[s], work);
     };
     const auto merge = [&](Index s, Work&) {
-      merge_segment(state, parts_[s], state);
+      merge_segment(x_.feature, state, parts_[s], state);
       if ((s + 1) % every_ == 0 && s + 1 < count_) kept_.push_back(state);
     };
     kept_.push_back(state);
@@ -83,7 +82,7 @@ class ScanVjp {
       if (s % every_ == 0)
         std::swap(states_[s], kept_[static_cast<std::size_t>(s / every_)]);
       else
-        merge_segment(states_[s - 1], parts_[s - 1], states_[s]);
+        merge_segment(x_.feature, states_[s - 1], parts_[s - 1], states_[s]);
     };
     const auto rows = [&](Index s, Work& work) { take_back(s, true, work); };
     const auto meet = [&](Index s, Work&) { add_later(s); };
@@ -119,22 +118,21 @@ class ScanVjp {
     const Segment own = segments_[s];
     const auto columns = [&](auto matrix) { return matrix.middleCols(own.begin, own.size); };
     const VjpResults<Scalar> to{columns(to_.dQ), columns(to_.dK), columns(to_.dV), scales_[s]};
-    const auto load = [](Index, StateContent<Scalar>&) {};  // there is one
+    const auto load = [](Index, StateType&) {};  // there is one
     Adjoint<Scalar>& adjoint = adjoints_[rows ? s : s + 1];
     const CheckpointSource<Scalar> source{load, 1, 0, adjoint, &reads_[s]};
     x_.transition.with_part(s, [&](VjpView<Scalar>& part) {
       const VjpInputs<Scalar, F> x{x_.kind,       x_.feature,    part,           columns(x_.Q),
                                    columns(x_.K), columns(x_.V), columns(x_.dY), x_.options};
       with_backward_call(x, to, work, [&](const BackwardCall<Scalar>& call) {
-        StateContent<Scalar> state = folded(states_[s]);
+        StateType state = folded(states_[s]);
         if (rows) {
           source.reads->clear();
           adjoint.sums.clear();
           adjoint.gauge = adjoint_.gauge;
         }
-        BackwardPasses<Scalar, InterfaceOf<Scalar, F>>::from_states(pass_feature<Scalar>(x_.feature), call, source,
-                                                                    own.size, state,
-                                                                    rows ? BackwardPart::rows : BackwardPart::all);
+        BackwardPasses<Scalar, F>::from_states(x_.feature, call, source, own.size, state,
+                                               rows ? BackwardPart::rows : BackwardPart::all);
       });
     });
   }
@@ -152,7 +150,7 @@ class ScanVjp {
   const Index every_ = std::max<Index>(1, static_cast<Index>(std::ceil(static_cast<double>(count_) * bytes_ / 0x1p27))),
               window_ = (std::max(4, 2 * threads_.count) + every_ - 1) / every_ * every_,
               in_use_ = std::min(count_, 4 * window_);
-  const StateType blank_{x_.feature, x_.K.rows(), x_.V.rows(), 0};
+  const StateType blank_ = empty_state<Scalar>(x_.feature, x_.K.rows(), x_.V.rows(), 0);
   std::vector<StateType> kept_;
   Ring<Frame> frames_;
   Ring<StateType> parts_{std::min(count_, 2 * window_), blank_}, states_{in_use_, blank_};

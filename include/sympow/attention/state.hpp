@@ -4,22 +4,83 @@
 #include <sympow/attention/cost_model.hpp>
 #include <sympow/combinatorics/multi_index.hpp>
 #include <sympow/core/checks.hpp>
+#include <sympow/core/optional_ref.hpp>
 #include <sympow/detail/state_fold.hpp>
 
 namespace SYMPOW_NAMESPACE {
 namespace detail {
 
-/// The content of a state, and the checks of its sizes.
-struct StateAccess {
-  static auto& content(auto& state) { return state.content_; }
-  /// Its sums, dense and without recent tokens, that all decay is in. Costs a copy.
-  static auto sums(const auto& state) { return state.settled(); }
-  /// Throws what the constructor of a state of these sizes would.
-  template <class StateType>
-  static void check_sizes(const typename StateType::Feature& feature, Index d, Index e) {
-    static_cast<void>(StateType::checked(feature, d, e, StateType::default_tail));
-  }
+/// What passes see of a state, of the gradient of one, or of a tape, if it is given: what is in it, and its feature map.
+template <class Content>
+struct Given : OptionalRef<Content> {
+  const void* feature = nullptr;  ///< none: that of the call
 };
+
+struct StateAccess {
+  static auto& content(auto& x) { return x.content_; }
+  /// Sums of a state, dense and without recent tokens, that all decay is in. Costs a copy.
+  static auto sums(const auto& state) { return state.settled(); }
+  template <class X>
+  static auto given(OptionalRef<X> x) {
+    using Content = std::remove_reference_t<decltype(content(*x))>;
+    return x ? Given<Content>{x->content_, x->feature_address()} : Given<Content>{};
+  }
+  template <class StateType, class Content>
+  static StateType make(const typename StateType::Feature& feature, Content content) {
+    return StateType(feature, std::move(content));
+  }
+  /// Makes a tape that of a call, with the memory that it has; empty until the call is done.
+  static void begin(auto& tape, const auto& feature) { tape.begin(feature); }
+};
+
+/// Throws what the constructor of `State` does for these sizes.
+template <class Scalar>
+void check_state_sizes(Index dimension, Index d, Index e, Index tail) {
+  Index rows = 0, bytes = 0, most = 0;
+  if (dimension < 0)
+    raise<InvalidArgument>("State: the dimension of the feature map for d = ", d, " is ", dimension,
+                           ", must not be negative");
+  if (__builtin_add_overflow(e, Index(1), &rows) || __builtin_mul_overflow(dimension, rows, &bytes) ||
+      __builtin_mul_overflow(bytes, static_cast<Index>(sizeof(Scalar)), &bytes))
+    raise<DimensionOverflow>("State: d = ", d, " and e = ", e, " make (e + 1) D = (", e, " + 1) x ", dimension,
+                             " entries, which do not fit the index type");
+  if (__builtin_mul_overflow(std::max<Index>(tail, 1), std::max({d, e, Index(8)}), &most) ||
+      __builtin_mul_overflow(most, static_cast<Index>(sizeof(Scalar)), &most))
+    raise<DimensionOverflow>("State: d = ", d, ", e = ", e, " and tail = ", tail,
+                             " make a tail that does not fit the index type");
+}
+/// D, of sizes that are checked.
+template <class Scalar, FeatureMap F>
+Index state_dimension(const F& feature, Index d, Index e, Index tail) {
+  if (d < 0 || e < 0 || tail < 0)
+    raise<ShapeMismatch>("State: d = ", d, ", e = ", e, " and tail = ", tail, " must not be negative");
+  Index dimension = 0;
+  try {
+    dimension = feature.dimension(d);
+  } catch (...) {
+    rethrow_with_prefix(Errors{}, "State: d = ", d, " and e = ", e, ": ");
+  }
+  check_state_sizes<Scalar>(dimension, d, e, tail);
+  return dimension;
+}
+
+/// What is in an empty state that begins there.
+template <class Scalar>
+StateContent<Scalar> empty_state(Index dimension, Index d, Index e, Index tail, Frame frame = {}) {
+  StateContent<Scalar> content{{d, e, dimension, tail}};
+  content.frames.end = std::move(frame);
+  content.frames.start = content.frames.end;
+  content.frames.log_channels.setZero(d);
+  return content;
+}
+template <class Scalar, FeatureMap F>
+StateContent<Scalar> empty_state(const F& feature, Index d, Index e, Index tail, Frame frame = {}) {
+  return empty_state<Scalar>(state_dimension<Scalar>(feature, d, e, tail), d, e, tail, std::move(frame));
+}
+
+/// Tokens of a tail unless the caller says otherwise. Among features that are never negative nothing cancels, and to
+/// embed a tail for every token would cost more than it saves.
+[[nodiscard]] constexpr Index usual_tail(bool nonnegative_entries) { return nonnegative_entries ? 0 : default_tail; }
 
 /// Σ_j b_j ‖k_j‖^P of Z = Σ_j b_j φ(k_j) for keys in R^d, at least 0. It is linear in Z for an even P = 2n, as
 ///
@@ -45,9 +106,21 @@ double absolute_weight(const Vector<Scalar>& Z, [[maybe_unused]] Index d) {
 }
 
 /// Throws `InterruptedState` for a state that a call has left half way.
-void check_whole(const auto& state) {
-  if (state.interrupted())
+template <class Scalar>
+void check_whole(const StateContent<Scalar>& state) {
+  if (state.interrupted)
     raise<InterruptedState>("the state was left half way by a call that failed; assign or load another into it");
+}
+
+/// All tokens and decays of a state in sums that are dense.
+template <class Scalar>
+StateSums<Scalar> settled(const FoldSums<Scalar>& fold, const StateContent<Scalar>& state) {
+  check_whole(state);
+  StateSums<Scalar> copy = state.sums;
+  fold(copy);
+  copy.make_dense();
+  copy.settle();
+  return copy;
 }
 
 }  // namespace detail
@@ -70,9 +143,8 @@ class State {
   using Scalar = S;
   using Feature = F;
 
-  /// Tokens of a tail unless the caller says otherwise. Among features that are never negative nothing cancels, and to
-  /// embed a tail for every token would cost more than it saves.
-  static constexpr Index default_tail = has_nonnegative_entries<F> ? 0 : detail::default_tail;
+  /// Tokens of a tail unless the caller says otherwise: 0 where no entry of φ is negative.
+  static constexpr Index default_tail = detail::usual_tail(has_nonnegative_entries<F>);
 
   /// The empty state for keys in R^d and values in R^e. `frame` is where it starts: that of another state whose
   /// sequence it continues, see `merge`. Throws `DimensionOverflow` if (e + 1) D or the tail does not fit,
@@ -80,11 +152,8 @@ class State {
   State(Index d, Index e, Index tail = default_tail, Frame frame = {}) : State(F{}, d, e, tail, std::move(frame)) {}
   /// The same for a feature map that has parameters.
   State(F feature, Index d, Index e, Index tail = default_tail, Frame frame = {})
-      : d_(checked(feature, d, e, tail)), feature_(std::move(feature)), content_{{d, e, feature_.dimension(d), tail}} {
-    content_.frames.end = std::move(frame);
-    content_.frames.start = content_.frames.end;
-    content_.frames.log_channels.setZero(d);
-  }
+      : feature_(std::move(feature)),
+        content_(detail::empty_state<S>(detail::pass_feature<S>(feature_), d, e, tail, std::move(frame))) {}
 
   /// The state whose sums are S, e × D, and Z, D, as the formula has them, of keys in the coordinates of `frame`: for
   /// states that are parameters, were computed or came from elsewhere. It has seen no token, and its tail is empty.
@@ -95,7 +164,7 @@ class State {
         Index tail = default_tail, Frame frame = {})
       : State(std::move(feature), d, values.rows(), tail, std::move(frame)) {
     detail::set_sums({"State", "S", "Z"}, content_.sums, values, normalizer);
-    if (!content_.sums.empty()) content_.sums.A = detail::absolute_weight<F>(content_.sums.Z, d);
+    content_.sums.A = detail::absolute_weight<F>(content_.sums.Z, d);
   }
 
   State(const State&) = default;
@@ -106,7 +175,7 @@ class State {
   ~State() = default;
 
   [[nodiscard]] const F& feature() const { return feature_; }                         ///< the feature map
-  [[nodiscard]] Index key_dimension() const { return d_; }                            ///< d
+  [[nodiscard]] Index key_dimension() const { return content_.key_dimension(); }      ///< d
   [[nodiscard]] Index value_dimension() const { return content_.sums.value_rows(); }  ///< e
   [[nodiscard]] Index tokens() const { return content_.frames.tokens; }               ///< T, the tokens seen so far
   /// Tokens that the tail can hold.
@@ -150,7 +219,8 @@ class State {
 
   /// Bytes of S, Z and the tail.
   [[nodiscard]] Index bytes() const {
-    return (content_.sums.size() + content_.sums.Z.size() + tail_capacity() * (d_ + value_dimension() + 1)) *
+    return (content_.sums.size() + content_.sums.Z.size() +
+            tail_capacity() * (key_dimension() + value_dimension() + 1)) *
                static_cast<Index>(sizeof(S)) +
            tail_capacity() * static_cast<Index>(sizeof(double));
   }
@@ -158,40 +228,12 @@ class State {
  private:
   friend detail::StateAccess;
 
-  // d, if the sizes are those of a state.
-  static Index checked(const F& feature, Index d, Index e, Index tail) {
-    if (d < 0 || e < 0 || tail < 0)
-      detail::raise<ShapeMismatch>("State: d = ", d, ", e = ", e, " and tail = ", tail, " must not be negative");
-    Index dimension = 0, rows = 0, bytes = 0, most = 0;
-    try {
-      dimension = feature.dimension(d);
-    } catch (...) {
-      detail::rethrow_with_prefix(detail::Errors{}, "State: d = ", d, " and e = ", e, ": ");
-    }
-    if (dimension < 0)
-      detail::raise<InvalidArgument>("State: the dimension of the feature map for d = ", d, " is ", dimension,
-                                     ", must not be negative");
-    if (__builtin_add_overflow(e, Index(1), &rows) || __builtin_mul_overflow(dimension, rows, &bytes) ||
-        __builtin_mul_overflow(bytes, static_cast<Index>(sizeof(S)), &bytes))
-      detail::raise<DimensionOverflow>("State: d = ", d, " and e = ", e, " make (e + 1) D = (", e, " + 1) x ",
-                                       dimension, " entries, which do not fit the index type");
-    if (__builtin_mul_overflow(std::max<Index>(tail, 1), std::max({d, e, Index(8)}), &most) ||
-        __builtin_mul_overflow(most, static_cast<Index>(sizeof(S)), &most))
-      detail::raise<DimensionOverflow>("State: d = ", d, ", e = ", e, " and tail = ", tail,
-                                       " make a tail that does not fit the index type");
-    return d;
+  State(const F& feature, detail::StateContent<S> content) : feature_(feature), content_(std::move(content)) {}
+  [[nodiscard]] const void* feature_address() const { return &feature_; }
+  [[nodiscard]] detail::StateSums<S> settled() const {
+    return detail::settled<S>([&](detail::StateSums<S>& sums) { detail::fold_state(feature_, sums); }, content_);
   }
 
-  // All tokens and decays in sums that are dense.
-  [[nodiscard]] detail::StateSums<S> settled() const {
-    detail::check_whole(*this);
-    detail::StateSums<S> copy = content_.sums;
-    detail::fold_state(feature_, copy);
-    copy.make_dense();
-    copy.settle();
-    return copy;
-  }
-  Index d_;
   F feature_;
   detail::StateContent<S> content_;
 };

@@ -33,26 +33,40 @@ inline constexpr std::array<char, 8> state_magic = {'S', 'Y', 'M', 'P', 'O', 'W'
 inline constexpr std::int64_t state_version = 4;
 static_assert(std::endian::native == std::endian::little, "state files are little-endian, and this machine is not");
 
+/// What a file says of a feature map, and the name of that number.
+struct FeatureIdentity {
+  const char* name;
+  std::int64_t number;
+  int degree;  ///< P of a power, else 0
+};
+template <FeatureMap F>
+FeatureIdentity identity_of(const F& feature) {
+  constexpr int degree = F::score == Score::power ? degree_of<F> : 0;
+  if constexpr (requires { feature.fingerprint(); })
+    return {"fingerprint of the feature map, of its kind, size and seed,", feature.fingerprint(), degree};
+  else
+    return {"degree P", degree_of<F>, degree};
+}
+
 /// The fields of a state in the order of the file, to be written or read by `visit(field, name, is_possible)`: sizes
 /// that fit, decays that are logarithms of at most 1, weights and frames that are numbers.
-template <class Scalar, class F, class Visitor>
-void visit_state(State<Scalar, F>& state, Visitor&& visit) {
+template <class Scalar>
+void visit_state(StateContent<Scalar>& content, int degree, auto& visit) {
   const auto is_finite = [](double x) { return std::isfinite(x); };
   const auto is_decay = [](double x) { return x <= 0; };
   const auto is_weight = [](double x) { return !(x < 0); };
   const auto is_fraction = [](double x) { return .5 < x && x < 2; };
   const auto is_any = [](double) { return true; };
   // log2 of a power's weight b ‖k‖^P is P (range + log2 √d) at most, and values need half a range more.
-  constexpr double range = std::numeric_limits<Scalar>::max_exponent, any = std::numeric_limits<double>::max(),
-                   largest_exponent = F::score == Score::power ? (2 * degree_of<F> + 1) * range : any;
-  const auto is_exponent = [](double x) { return x <= largest_exponent; };
-  StateContent<Scalar>& content = StateAccess::content(state);
+  constexpr double range = std::numeric_limits<Scalar>::max_exponent, any = std::numeric_limits<double>::max();
+  const double largest_exponent = degree > 0 ? (2 * degree + 1) * range : any;
+  const auto is_exponent = [&](double x) { return x <= largest_exponent; };
   Frames<Scalar>& frames = content.frames;
   constexpr Index most = std::numeric_limits<Index>::max() / 2;  // more tokens must be countable
   visit(frames.tokens, "tokens", [](Index n) { return 0 <= n && n <= most; });
   visit(frames.log_decay, "log_decay", is_decay);
   visit(frames.log_channels, "log_channels", is_decay);
-  visit(frames.key_product, "key product", [](double) { return keys_are_features<F>; });
+  visit(frames.key_product, "key product", [&](double) { return degree == 1; });  // φ(x) = x
   visit(frames.start, "start frame", is_finite);
   visit(frames.end, "frame", is_finite);
   StateSums<Scalar>& sums = content.sums;
@@ -218,13 +232,37 @@ inline std::string read_file(std::istream& in, const char* what, const std::arra
   return body;
 }
 
-/// What a file says of a feature map, and the name of that number.
-template <FeatureMap F>
-std::pair<const char*, std::int64_t> identity_of(const F& feature) {
-  if constexpr (requires { feature.fingerprint(); })
-    return {"fingerprint of the feature map, of its kind, size and seed,", feature.fingerprint()};
-  else
-    return {"degree P", degree_of<F>};
+/// See `save`.
+template <class Scalar>
+void save_state(StateContent<Scalar> state, const FeatureIdentity& feature, std::ostream& out) {
+  check_whole(state);
+  const StateSums<Scalar>& sums = state.sums;
+  StateBody body(state.key_dimension());
+  visit_state(state, feature.degree, body);
+  write_file(out, "state file", state_magic,
+             {state_version, sizeof(Scalar), feature.number, sums.Z.size(), state.key_dimension(), sums.value_rows(),
+              sums.recent.capacity()},
+             body.bytes());
+}
+/// See `load`.
+template <class Scalar>
+void load_state(StateContent<Scalar>& state, const FeatureIdentity& feature, std::istream& in) {
+  const Index d = state.key_dimension(), e = state.sums.value_rows(), tail = state.sums.recent.capacity();
+  std::array<std::int64_t, 7> head{};
+  std::string bytes = read_file(in, "state file", state_magic, head,
+                                {{0, "version", state_version},
+                                 {1, "bytes of a scalar", sizeof(Scalar)},
+                                 {2, feature.name, feature.number},
+                                 {4, "key dimension d", d},
+                                 {5, "value dimension e", e},
+                                 {6, "tail", tail},
+                                 {3, "feature dimension D", state.sums.Z.size()}});  // which follows from d
+  StateContent<Scalar> loaded = empty_state<Scalar>(state.sums.Z.size(), d, e, tail);
+  StateBody body(d, std::move(bytes));
+  visit_state(loaded, feature.degree, body);
+  if (!body.at_end()) raise<InvalidStateFile>("state file: its fields contradict each other");
+  if (state.sums.is_split()) loaded.sums.split_up();
+  state = std::move(loaded);
 }
 
 }  // namespace detail
@@ -244,38 +282,14 @@ std::pair<const char*, std::int64_t> identity_of(const F& feature) {
 /// `InvalidStateFile` if the stream fails, `InterruptedState`.
 template <class Scalar, class F>
 void save(const State<Scalar, F>& state, std::ostream& out) {
-  detail::check_whole(state);
-  State<Scalar, F> copy = state;
-  detail::StateBody body(state.key_dimension());
-  detail::visit_state(copy, body);
-  detail::write_file(out, "state file", detail::state_magic,
-                     {detail::state_version, sizeof(Scalar), detail::identity_of(state.feature()).second,
-                      state.feature().dimension(state.key_dimension()), state.key_dimension(), state.value_dimension(),
-                      state.tail_capacity()},
-                     body.bytes());
+  detail::save_state(detail::StateAccess::content(state), detail::identity_of(state.feature()), out);
 }
 
 /// Reads a state into one of the same type and shape (d, e, tail), which goes on reading S rounded if it did. Throws
 /// `InvalidStateFile`, which says what is wrong; the state is then as it was.
 template <class Scalar, class F>
 void load(State<Scalar, F>& state, std::istream& in) {
-  const auto [name, identity] = detail::identity_of(state.feature());
-  std::array<std::int64_t, 7> head{};
-  std::string bytes = detail::read_file(
-      in, "state file", detail::state_magic, head,
-      {{0, "version", detail::state_version},
-       {1, "bytes of a scalar", sizeof(Scalar)},
-       {2, name, identity},
-       {4, "key dimension d", state.key_dimension()},
-       {5, "value dimension e", state.value_dimension()},
-       {6, "tail", state.tail_capacity()},
-       {3, "feature dimension D", state.feature().dimension(state.key_dimension())}});  // which follows from d
-  State<Scalar, F> loaded(state.feature(), state.key_dimension(), state.value_dimension(), state.tail_capacity());
-  detail::StateBody body(state.key_dimension(), std::move(bytes));
-  detail::visit_state(loaded, body);
-  if (!body.at_end()) detail::raise<InvalidStateFile>("state file: its fields contradict each other");
-  loaded.read_as_bf16(state.reads_as_bf16());
-  state = std::move(loaded);
+  detail::load_state(detail::StateAccess::content(state), detail::identity_of(state.feature()), in);
 }
 
 /// The same by the name of a file.

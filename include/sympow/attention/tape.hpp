@@ -1,6 +1,7 @@
 // What a forward pass leaves for its backward pass.
 #pragma once
 
+#include <optional>
 #include <vector>
 
 #include <sympow/attention/diagnostics.hpp>
@@ -13,30 +14,8 @@ template <class S, FiniteFeatureMap F>
 class StateGradient;
 
 namespace detail {
-struct TapeAccess {
-  static const auto& content(const auto& tape) { return tape.content_; }
-  /// An empty one, with the memory that it has.
-  static auto& begin(auto& tape) {
-    tape.content_.form = Form::automatic;
-    return tape.content_;
-  }
-};
-
-/// The state of a head and its gradient; nothing for a feature map without an embedding, which has none.
-template <class Scalar, class F>
-struct StateOf {
-  struct None {};
-  using type = None;
-  using gradient = None;
-};
-template <class Scalar, FiniteFeatureMap F>
-struct StateOf<Scalar, F> {
-  using type = State<Scalar, F>;
-  using gradient = StateGradient<Scalar, F>;
-};
-
 /// Of the attention form the rows and their sums, with what they were made by; of the chunked form the states.
-template <class Scalar, class F>
+template <class Scalar>
 struct TapeContent {
   Form form = Form::automatic;
 
@@ -46,10 +25,30 @@ struct TapeContent {
   double scale = 1;
   Mask mask = {};
 
-  std::vector<typename StateOf<Scalar, F>::type> states;
+  std::vector<StateContent<Scalar>> states;
   Index tokens = 0, chunk = 0, between = 0;
   KeyAction action = KeyAction::none;
   Frame frame;  ///< behind the last token
+};
+
+template <class Scalar>
+struct Adjoint;
+
+/// The state of a head and its gradient; one that no call is given for a feature map without an embedding.
+template <class Content>
+struct NoState {
+  Content content_;
+  [[nodiscard]] static const void* feature_address() { return nullptr; }
+};
+template <class Scalar, class F>
+struct StateOf {
+  using type = NoState<StateContent<Scalar>>;
+  using gradient = NoState<Adjoint<Scalar>>;
+};
+template <class Scalar, FiniteFeatureMap F>
+struct StateOf<Scalar, F> {
+  using type = State<Scalar, F>;
+  using gradient = StateGradient<Scalar, F>;
 };
 }  // namespace detail
 
@@ -74,13 +73,22 @@ class Tape {
   [[nodiscard]] Index rows() const { return form() == Form::attention ? std::ssize(content_.sums) : 0; }    ///< rows
   [[nodiscard]] Index states() const { return form() == Form::chunked ? std::ssize(content_.states) : 0; }  ///< states
   [[nodiscard]] Index tokens_between() const { return content_.between; }  ///< tokens from one state to the next
-  /// State n.
-  [[nodiscard]] const auto& state(Index n) const { return content_.states[static_cast<std::size_t>(n)]; }
+  /// A copy of state n.
+  [[nodiscard]] auto state(Index n) const {
+    return detail::StateAccess::make<State<Scalar, F>>(*feature_, content_.states[static_cast<std::size_t>(n)]);
+  }
 
  private:
-  friend detail::TapeAccess;
+  friend detail::StateAccess;
 
-  detail::TapeContent<Scalar, F> content_;
+  [[nodiscard]] const void* feature_address() const { return feature_ ? &*feature_ : nullptr; }
+  void begin(const F& feature) {
+    content_.form = Form::automatic;
+    if (!feature_ || !same_feature(*feature_, feature)) feature_.emplace(feature);
+  }
+
+  std::optional<F> feature_;
+  detail::TapeContent<Scalar> content_;
 };
 
 /// One for every query head of a batch. Heads that are cut into segments, and those of other forms or masks than

@@ -1,4 +1,4 @@
-// The calls of a scalar type and a feature map, compiled for each in one place.
+// The calls of a scalar type and a feature map, compiled in one place.
 #pragma once
 
 #include <sympow/c/states_of.hpp>
@@ -13,15 +13,10 @@ SYMPOW_C_TRANSITIONS(extern, double)
 
 namespace SYMPOW_NAMESPACE::c {
 
+/// Calls of a scalar type and of what passes see of a feature map.
 template <class S, FeatureMap F>
-class EngineOf final : public Engine {
+class EngineOfType : public Engine {
  public:
-  /// The one of its types.
-  [[nodiscard]] static const Engine& instance() {
-    static const EngineOf engine;
-    return engine;
-  }
-
   void attend(const Settings& settings, const Inputs& in, Form form, States* states, const Array* rows,
               Scratch& scratch) const override {
     const auto Q = heads_of<const S>(in.queries, in.lengths), K = heads_of<const S>(in.keys, in.lengths),
@@ -31,12 +26,9 @@ class EngineOf final : public Engine {
     BatchOptions options = settings.options;
     options.form = form;
     auto& workspaces = of<Workspaces<S>>(scratch);
-    const F feature = settings.feature<F>(in.queries.shape[3]);
-    CallTransitions<S>{in, settings, groups_of(in, states)}.visit([&](detail::BatchTransitions<S>& transitions) {
-      detail::BatchForms<S, F>::run(
-          row_kind(settings), feature, transitions,
-          {.Q = Q, .K = K, .V = V, .states = range_of(states), .Y = Y, .workspaces = workspaces, .options = options},
-          detail::threads_of_program(options.threads));
+    with_call(settings, in, states, [&](const F& feature, detail::BatchTransitions<S>& transitions) {
+      detail::BatchForms<S, F>::run(row_kind(settings), feature, transitions, {Q, K, V, Y, range_of(states), options},
+                                    {}, workspaces, detail::threads_of_program(options.threads));
     });
   }
 
@@ -47,10 +39,9 @@ class EngineOf final : public Engine {
     Matrix<S> rows(V.dimension(), in.sequences() * in.queries.shape[1] * in.query_heads());
     const auto Y =
         Heads<S>::bthd(rows.data(), in.sequences(), in.queries.shape[1], in.query_heads(), V.dimension(), in.lengths);
-    const F feature = settings.feature<F>(in.queries.shape[3]);
-    CallTransitions<S>{in, settings, groups_of(in, states)}.visit([&](detail::BatchTransitions<S>& transitions) {
-      const detail::BatchCall<S> call{Q, K, V, Y, settings.options};
-      diagnose_heads(row_kind(settings), feature, transitions, call, range_of(states), diagnostics,
+    with_call(settings, in, states, [&](const F& feature, detail::BatchTransitions<S>& transitions) {
+      const auto copied = range_of(const_cast<States*>(states));
+      diagnose_heads(row_kind(settings), feature, transitions, {Q, K, V, Y, copied, settings.options}, diagnostics,
                      of<Workspaces<S>>(scratch));
     });
   }
@@ -62,47 +53,24 @@ class EngineOf final : public Engine {
     const auto dQ = heads_of<S>(results.queries, in.lengths), dK = heads_of<S>(results.keys, in.lengths),
                dV = heads_of<S>(results.values, in.lengths);
     auto& workspaces = of<VjpWorkspaces<S>>(scratch);
-    const F feature = settings.feature<F>(in.queries.shape[3]);
     const CallTransitions<S> all{in, settings, groups_of(in, states)};
-    all.visit_vjp(results, [&](detail::VjpTransitions<S>& transitions) {
-      const double scale = detail::GradientBatches<S, F>::run(row_kind(settings), feature, transitions,
-                                                              {.Q = Q,
-                                                               .K = K,
-                                                               .V = V,
-                                                               .dY = dY,
-                                                               .states = range_of(states),
-                                                               .d_states = range_of(state_gradients),
-                                                               .dQ = dQ,
-                                                               .dK = dK,
-                                                               .dV = dV,
-                                                               .workspaces = workspaces,
-                                                               .options = settings.options},
-                                                              detail::threads_of_program(settings.options.threads));
-      if (results.scale) results.scale->set({0}, scale);
+    with_feature(settings, in.queries.shape[3], [&](const F& feature) {
+      all.visit_vjp(results, [&](detail::VjpTransitions<S>& transitions) {
+        const double scale = detail::GradientBatches<S, F>::run(
+            row_kind(settings), feature, transitions,
+            {{Q, K, V, dY, range_of(states), settings.options}, range_of(state_gradients), {}, dQ, dK, dV, workspaces},
+            detail::threads_of_program(settings.options.threads));
+        if (results.scale) results.scale->set({0}, scale);
+      });
     });
   }
 
-  [[nodiscard]] Index dimension([[maybe_unused]] const Settings& settings, [[maybe_unused]] Index d) const override {
-    if constexpr (std::is_same_v<F, PositiveRandomFeatures>)
-      return settings.scores.features;
-    else if constexpr (FiniteFeatureMap<F>)
-      return F{}.dimension(d);
-    else
-      detail::raise<InvalidArgument>("exponential scores have no embedding of finite dimension, and so no states");
-  }
+ protected:
+  using VisitFeature = detail::Visitor<const F&>;
 
-  [[nodiscard]] std::unique_ptr<States> states([[maybe_unused]] const Settings& settings,
-                                               [[maybe_unused]] const StateShape& shape,
-                                               [[maybe_unused]] const States* after) const override {
-    if constexpr (FiniteFeatureMap<F>) {
-      const F feature = settings.feature<F>(shape.d);
-      const auto* const others = static_cast<const StatesOf<S, F>*>(after);
-      return std::make_unique<StatesOf<S, F>>(
-          shape, feature, StatesOf<S, F>::empty(shape, feature, others == nullptr ? nullptr : &others->all));
-    } else {
-      return nullptr;  // its dimension has been refused
-    }
-  }
+  explicit EngineOfType(bool nonnegative) : is_nonnegative_(nonnegative) {}
+  /// visit(the feature map of keys in R^d).
+  virtual void with_feature(const Settings& settings, Index d, const VisitFeature& visit) const = 0;
 
  private:
   template <class W>
@@ -119,10 +87,8 @@ class EngineOf final : public Engine {
 
   /// Runs each query head by itself, in the form of its batch, from a copy of its state; rows are scratch memory.
   static void diagnose_heads(detail::RowKind kind, const F& feature, detail::BatchTransitions<S>& transitions,
-                             const detail::BatchCall<S>& given,
-                             const RangeRef<const typename detail::StateOf<S, F>::type>& states,
-                             const Array& diagnostics, Workspaces<S>& workspaces) {
-    const detail::CheckedBatch batch(feature, transitions, given, states);
+                             const detail::BatchCall<S>& given, const Array& diagnostics, Workspaces<S>& workspaces) {
+    const detail::CheckedBatch batch(feature, transitions, given);
     const detail::BatchCall<S>& call = batch.call;
     const auto threads = batch.useful(detail::threads_of_program(call.options.threads));
     detail::parallel_for(call.Q.sequences() * call.Q.heads(), threads, workspaces, [&](Index n, Workspace<S>& work) {
@@ -134,9 +100,9 @@ class EngineOf final : public Engine {
       transitions.with(group, [&](const TransitionView<S>& transition) {
         detail::FormInputs<S, F> inputs{kind, feature, transition, head.Q, head.K, head.V, options, {}, head.Y};
         const auto run = [&] { detail::FormCalls<S, F>::run(batch.plan(group).form, inputs, work); };
-        if (!states) return run();
-        auto copy = states[group];
-        inputs.state = copy;
+        if (!call.states) return run();
+        detail::StateContent<S> copy = *call.states[group];
+        inputs.state = {copy};
         run();
       });
       for (Index t = 0; t < diagnostics.shape[1]; ++t) {
@@ -148,21 +114,26 @@ class EngineOf final : public Engine {
     });
   }
 
-  /// The states of a call, if there are any.
-  static RangeRef<typename detail::StateOf<S, F>::type> range_of(States* states) {
-    if constexpr (FiniteFeatureMap<F>)
-      if (states != nullptr) return static_cast<StatesOf<S, F>*>(states)->all;
-    return {};
+  /// The states of a call, or their gradients, if there are any.
+  static detail::GivenRange<detail::StateContent<S>> range_of(States* states) {
+    if (states == nullptr) return {};
+    return static_cast<StatesOf<S>*>(states)->all;
   }
-  static RangeRef<const typename detail::StateOf<S, F>::type> range_of(const States* states) {
-    if constexpr (FiniteFeatureMap<F>)
-      if (states != nullptr) return static_cast<const StatesOf<S, F>*>(states)->all;
-    return {};
+  static detail::GivenRange<const detail::StateContent<S>> range_of(const States* states) {
+    if (states == nullptr) return {};
+    return static_cast<const StatesOf<S>*>(states)->all;
   }
-  static RangeRef<typename detail::StateOf<S, F>::gradient> range_of(StateGradients* gradients) {
-    if constexpr (FiniteFeatureMap<F>)
-      if (gradients != nullptr) return static_cast<StateGradientsOf<S, F>*>(gradients)->all;
-    return {};
+  static detail::GivenRange<detail::Adjoint<S>> range_of(StateGradients* gradients) {
+    if (gradients == nullptr) return {};
+    return static_cast<StateGradientsOf<S>*>(gradients)->all;
+  }
+
+  void with_call(const Settings& settings, const Inputs& in, const States* states,
+                 const detail::Visitor<const F&, detail::BatchTransitions<S>&>& call) const {
+    with_feature(settings, in.queries.shape[3], [&](const F& feature) {
+      CallTransitions<S>{in, settings, groups_of(in, states)}.visit(
+          [&](detail::BatchTransitions<S>& transitions) { call(feature, transitions); });
+    });
   }
 
   /// Heads of a sequence that have a transition of their own.
@@ -170,9 +141,51 @@ class EngineOf final : public Engine {
     return states == nullptr ? in.query_heads() : states->shape().heads;
   }
 
-  static detail::RowKind row_kind(const Settings& settings) {
+  [[nodiscard]] detail::RowKind row_kind(const Settings& settings) const {
     if (settings.normalisation == SYMPOW_UNNORMALISED) return detail::RowKind::sums;
-    return F::nonnegative ? detail::RowKind::weighted_means : detail::RowKind::signed_means;
+    return is_nonnegative_ ? detail::RowKind::weighted_means : detail::RowKind::signed_means;
+  }
+
+  bool is_nonnegative_;
+};
+
+template <class S, FeatureMap F>
+class EngineOf final : public EngineOfType<S, detail::InterfaceOf<S, F>> {
+  using Base = EngineOfType<S, detail::InterfaceOf<S, F>>;
+
+ public:
+  EngineOf() : Base(F::nonnegative) {}
+  /// The one of its types.
+  [[nodiscard]] static const Engine& instance() {
+    static const EngineOf engine;
+    return engine;
+  }
+
+  [[nodiscard]] Index dimension([[maybe_unused]] const Settings& settings, [[maybe_unused]] Index d) const override {
+    if constexpr (std::is_same_v<F, PositiveRandomFeatures>)
+      return settings.scores.features;
+    else if constexpr (FiniteFeatureMap<F>)
+      return F{}.dimension(d);
+    else
+      detail::raise<InvalidArgument>("exponential scores have no embedding of finite dimension, and so no states");
+  }
+
+  [[nodiscard]] std::unique_ptr<States> states([[maybe_unused]] const Settings& settings,
+                                               [[maybe_unused]] const StateShape& shape,
+                                               [[maybe_unused]] const States* after) const override {
+    if constexpr (FiniteFeatureMap<F>) {
+      const auto* const others = static_cast<const StatesOf<S>*>(after);
+      return std::make_unique<StatesOf<S>>(shape, std::make_shared<StateFeatureOf<S, F>>(settings.feature<F>(shape.d)),
+                                           StatesOf<S>::empty(shape, others == nullptr ? nullptr : &others->all));
+    } else {
+      return nullptr;  // its dimension has been refused
+    }
+  }
+
+ private:
+  void with_feature(const Settings& settings, Index d, const typename Base::VisitFeature& visit) const override {
+    const F feature = settings.feature<F>(d);
+    visit(detail::pass_feature<S>(feature));
   }
 };
 

@@ -1,9 +1,10 @@
-// States of a scalar type and a feature map, and gradients in them.
+// States of a scalar type, and gradients in them.
 #pragma once
 
 #include <fstream>
 #include <utility>
 
+#include <sympow/attention/device_state.hpp>
 #include <sympow/attention/gradient_calls.hpp>
 #include <sympow/attention/scan.hpp>
 #include <sympow/attention/state_file.hpp>
@@ -41,82 +42,117 @@ void write_sums(const Array* sums, const Array* normaliser, const Array* angles,
     for (Index j = 0; j < angles->shape[2]; ++j) angles->set({b, h, j}, j < frame.size() ? frame[j] : 0.);
 }
 
-template <class Scalar, class F>
-class StateGradientsOf final : public StateGradients {
+/// What states ask of their feature map, whose type is forgotten.
+template <class Scalar>
+class StateFeature {
  public:
-  StateGradientsOf(const StateShape& shape, std::vector<StateGradient<Scalar, F>> gradients)
-      : StateGradients(shape), all(std::move(gradients)) {}
-  void read(const Array* sums, const Array* normaliser, const Array* angles) const override {
-    each_state(shape(), [&](Index b, Index h, std::size_t n) {
-      write_sums<Scalar>(sums, normaliser, angles, b, h, detail::StateGradientAccess::sums(all[n]), all[n].frame(),
-                         true);
-    });
-  }
-
-  std::vector<StateGradient<Scalar, F>> all;
+  virtual ~StateFeature() = default;
+  virtual void fold(detail::StateSums<Scalar>& sums) const = 0;
+  [[nodiscard]] virtual double absolute_weight(const Vector<Scalar>& Z, Index d) const = 0;
+  [[nodiscard]] virtual detail::FeatureIdentity identity() const = 0;
+  /// See `detail::root_multiplicities`; empty where there are no states on a device.
+  [[nodiscard]] virtual Eigen::ArrayXd roots(Index d) const = 0;
 };
 
 template <class Scalar, class F>
+class StateFeatureOf final : public StateFeature<Scalar> {
+ public:
+  explicit StateFeatureOf(F feature) : feature_(std::move(feature)) {}
+  void fold(detail::StateSums<Scalar>& sums) const override { detail::fold_state(feature_, sums); }
+  [[nodiscard]] double absolute_weight(const Vector<Scalar>& Z, Index d) const override {
+    return detail::absolute_weight<F>(Z, d);
+  }
+  [[nodiscard]] detail::FeatureIdentity identity() const override { return detail::identity_of(feature_); }
+  [[nodiscard]] Eigen::ArrayXd roots([[maybe_unused]] Index d) const override {
+    if constexpr (F::score == Score::power)
+      return detail::root_multiplicities<F::degree>(d);
+    else
+      return {};
+  }
+
+ private:
+  F feature_;
+};
+
+template <class Scalar>
+class StateGradientsOf final : public StateGradients {
+ public:
+  StateGradientsOf(const StateShape& shape, std::vector<detail::Adjoint<Scalar>> gradients)
+      : StateGradients(shape), all(std::move(gradients)) {}
+  void read(const Array* sums, const Array* normaliser, const Array* angles) const override {
+    each_state(shape(), [&](Index b, Index h, std::size_t n) {
+      write_sums<Scalar>(sums, normaliser, angles, b, h, detail::settled(all[n]), all[n].frame, true);
+    });
+  }
+
+  std::vector<detail::Adjoint<Scalar>> all;
+};
+
+template <class Scalar>
 class StatesOf final : public States {
  public:
-  using One = State<Scalar, F>;
+  using One = detail::StateContent<Scalar>;
+  using Feature = std::shared_ptr<const StateFeature<Scalar>>;
 
-  StatesOf(const StateShape& shape, F feature, std::vector<One> states)
+  StatesOf(const StateShape& shape, Feature feature, std::vector<One> states)
       : States(shape), all(std::move(states)), feature_(std::move(feature)) {}
 
   /// Empty ones, which begin where others end.
-  [[nodiscard]] static std::vector<One> empty(const StateShape& shape, const F& feature,
-                                              const std::vector<One>* after = nullptr) {
+  [[nodiscard]] static std::vector<One> empty(const StateShape& shape, const std::vector<One>* after = nullptr) {
+    detail::check_state_sizes<Scalar>(shape.D, shape.d, shape.e, shape.tail);
     std::vector<One> states;
     states.reserve(static_cast<std::size_t>(shape.batch * shape.heads));
     each_state(shape, [&](Index, Index, std::size_t n) {
-      states.emplace_back(feature, shape.d, shape.e, shape.tail, after == nullptr ? Frame() : (*after)[n].frame());
+      states.push_back(detail::empty_state<Scalar>(shape.D, shape.d, shape.e, shape.tail,
+                                                   after == nullptr ? Frame() : (*after)[n].frames.end));
     });
     return states;
   }
 
   [[nodiscard]] std::unique_ptr<States> copy() const override { return std::make_unique<StatesOf>(*this); }
-  void clear() override { replace(empty(shape(), feature_)); }
+  void clear() override { replace(empty(shape())); }
   void assign(Index sequence, const States& from, Index from_sequence) override {
     const auto& others = static_cast<const StatesOf&>(from).all;
     const auto first = others.begin() + from_sequence * shape().heads;
     std::vector<One> states(first, first + shape().heads);
     for (One& one : states) {
       detail::check_whole(one);
-      one.read_as_bf16(!all.empty() && all.front().reads_as_bf16());
+      all.front().sums.is_split() ? one.sums.split_up() : one.sums.make_dense();
     }
     std::ranges::move(states, all.begin() + sequence * shape().heads);
   }
   void read_as_bf16(bool rounds) override {
     std::vector<One> states = all;
-    for (One& one : states) one.read_as_bf16(rounds);
+    for (One& one : states) rounds ? one.sums.split_up() : one.sums.make_dense();
     all.swap(states);
   }
   [[nodiscard]] std::unique_ptr<States> merged(const States& right) const override {
     std::vector<One> states;
     states.reserve(all.size());
+    const auto fold = [&](detail::StateSums<Scalar>& sums) { feature_->fold(sums); };
     each_state(shape(), [&](Index b, Index h, std::size_t n) {
-      detail::with_head_context(b, h, 1,
-                                [&] { states.push_back(merge(all[n], static_cast<const StatesOf&>(right).all[n])); });
+      const One& other = static_cast<const StatesOf&>(right).all[n];
+      detail::with_head_context(b, h, 1, [&] { detail::check_adjacent(all[n], other, true); });
+      states.push_back(detail::merged<Scalar>(fold, all[n], other));
     });
     return std::make_unique<StatesOf>(shape(), feature_, std::move(states));
   }
   [[nodiscard]] Index tokens(Index sequence, Index head) const override {
     const One& one = all[static_cast<std::size_t>(sequence * shape().heads + head)];
     detail::check_whole(one);
-    return one.tokens();
+    return one.frames.tokens;
   }
   void read(const Array* sums, const Array* normaliser, const Array* angles) const override {
     check_all_whole();
     each_state(shape(), [&](Index b, Index h, std::size_t n) {
-      write_sums<Scalar>(sums, normaliser, angles, b, h, detail::StateAccess::sums(all[n]), all[n].frame().numbers());
+      write_sums<Scalar>(sums, normaliser, angles, b, h, settled(all[n]), all[n].frames.end.numbers());
     });
   }
   void write(const Array& sums, const Array& normaliser, const Array* angles) override {
-    std::vector<One> states;
-    states.reserve(all.size());
-    each_state(shape(), [&](Index b, Index h, std::size_t) {
-      states.push_back(state_of_sums<Scalar>(feature_, shape(), sums, normaliser, angles, b, h));
+    std::vector<One> states = empty(shape());
+    each_state(shape(), [&](Index b, Index h, std::size_t n) {
+      set_from_arrays(states[n], sums, normaliser, angles, b, h);
+      states[n].sums.A = feature_->absolute_weight(states[n].sums.Z, shape().d);
     });
     replace(std::move(states));
   }
@@ -125,7 +161,7 @@ class StatesOf final : public States {
     check_all_whole();
     io::OutputFile file("states", path);
     try {
-      for (const One& one : all) sympow::save(one, file.open());
+      for (const One& one : all) detail::save_state(one, feature_->identity(), file.open());
     } catch (const InvalidStateFile& error) {
       detail::raise<InvalidStateFile>(path, ": ", error.what());
     }
@@ -137,12 +173,12 @@ class StatesOf final : public States {
     std::ifstream in(path, std::ios::binary);
     const auto fail = [&](const auto&... parts) { detail::raise<InvalidStateFile>(path, ": ", parts...); };
     if (!in) fail("cannot be read");
-    std::vector<One> states = empty(shape(), feature_);
+    std::vector<One> states = empty(shape());
     for (std::size_t n = 0; n < states.size(); ++n) {
       if (n > 0 && in.peek() == std::ifstream::traits_type::eof())
         fail("holds ", n, n == 1 ? " state" : " states", ", must hold ", states.size(), ", one a sequence and head");
       try {
-        sympow::load(states[n], in);
+        detail::load_state(states[n], feature_->identity(), in);
       } catch (const InvalidStateFile& error) {
         fail("state ", n, ": ", error.what());
       }
@@ -153,26 +189,26 @@ class StatesOf final : public States {
   }
 
   [[nodiscard]] std::vector<DeviceState> device_states() const override {
+    const Eigen::ArrayXd roots = feature_->roots(shape().d);
     std::vector<DeviceState> states;
-    if constexpr (F::score == Score::power)
-      for (const One& one : all) states.push_back(device_state(one));
-    return states;  // of powers: a device has no others, which callers have seen to
+    for (const One& one : all) states.push_back(detail::device_state(settled(one), one.frames, roots));
+    return states;
   }
   void set(const std::vector<DeviceState>& given, const std::vector<Index>& tokens) override {
-    std::vector<One> states;
-    if constexpr (F::score == Score::power)
-      each_state(shape(), [&](Index b, Index, std::size_t n) {
-        states.push_back(from_device(F{}, given[n], tokens[static_cast<std::size_t>(b)]));
-      });
+    const Eigen::ArrayXd roots = feature_->roots(shape().d);
+    std::vector<One> states = empty(shape());
+    each_state(shape(), [&](Index b, Index, std::size_t n) {
+      detail::set_from_device(states[n], given[n], tokens[static_cast<std::size_t>(b)], 0, roots);
+    });
     replace(std::move(states));
   }
 
   [[nodiscard]] std::unique_ptr<StateGradients> gradients(const Array* sums, const Array* normaliser,
                                                           const Array* angles) const override {
-    using Gradient = StateGradient<Scalar, F>;
+    using Gradient = detail::Adjoint<Scalar>;
     if (sums == nullptr && normaliser == nullptr && angles == nullptr)
-      return std::make_unique<StateGradientsOf<Scalar, F>>(
-          shape(), std::vector<Gradient>(all.size(), Gradient(feature_, shape().d, shape().e)));
+      return std::make_unique<StateGradientsOf<Scalar>>(
+          shape(), std::vector<Gradient>(all.size(), detail::no_adjoint<Scalar>(shape().D, shape().d, shape().e)));
     std::vector<Gradient> gradients;
     gradients.reserve(all.size());
     Matrix<Scalar> dS = Matrix<Scalar>::Zero(shape().e, shape().D);
@@ -187,9 +223,10 @@ class StatesOf final : public States {
           if (frame[j] = angles->number({b, h, j}); !std::isfinite(frame[j]))
             detail::raise<NotFinite>("angles: entry (", b, ", ", h, ", ", j, ") is ", frame[j], ", must be finite");
       }
-      detail::with_head_context(b, h, 1, [&] { gradients.emplace_back(feature_, shape().d, dS, dZ, frame); });
+      detail::with_head_context(
+          b, h, 1, [&] { gradients.push_back(detail::adjoint_of_sums<Scalar>(shape().D, shape().d, dS, dZ, frame)); });
     });
-    return std::make_unique<StateGradientsOf<Scalar, F>>(shape(), std::move(gradients));
+    return std::make_unique<StateGradientsOf<Scalar>>(shape(), std::move(gradients));
   }
 
   std::vector<One> all;
@@ -197,19 +234,18 @@ class StatesOf final : public States {
  private:
   // Others in the place of these, which are read as these are.
   void replace(std::vector<One> states) {
-    if (!all.empty() && all.front().reads_as_bf16())
-      for (One& one : states) one.read_as_bf16();
+    if (!all.empty() && all.front().sums.is_split())
+      for (One& one : states) one.sums.split_up();
     all.swap(states);
   }
-  template <int P>
-  [[nodiscard]] One from_device(SymmetricPower<P>, const DeviceState& state, Index tokens) const {
-    return state_of_device<Scalar, P>(state, shape().d, shape().e, tokens, 0, shape().tail);
+  [[nodiscard]] detail::StateSums<Scalar> settled(const One& one) const {
+    return detail::settled<Scalar>([&](detail::StateSums<Scalar>& sums) { feature_->fold(sums); }, one);
   }
   void check_all_whole() const {
     for (const One& one : all) detail::check_whole(one);
   }
 
-  F feature_;
+  Feature feature_;
 };
 
 }  // namespace SYMPOW_NAMESPACE::c

@@ -187,8 +187,7 @@ class ChunkedBackward {
   StateBackward<Scalar, F> past_;
 };
 
-/// The gradients of the forms, compiled once for a scalar type and a feature map. A map without an embedding has no
-/// state.
+/// The gradients of the forms, compiled once for a scalar type and a feature map as passes see it.
 template <class Scalar, FeatureMap F>
 struct BackwardPasses {
   using Call = BackwardCall<Scalar>;
@@ -199,10 +198,6 @@ struct BackwardPasses {
                           StateContent<Scalar>& first, BackwardPart part = BackwardPart::all)
     requires has_embedding<F>;
 };
-/// Those of powers and embedded scores are compiled for their interfaces.
-template <class Scalar, FeatureMap F>
-  requires has_interface<Scalar, F>
-struct BackwardPasses<Scalar, F> {};
 
 /// Under a full mask rows come first and see all blocks, and then keys do.
 template <class Scalar, FeatureMap F>

@@ -120,18 +120,14 @@ void forward(const ForwardCall<Scalar>& call, const PassSteps& steps, LoadedSegm
 
 // ---- The three forms as passes over the tokens of a call, under names by which all of it is compiled once
 
-/// The three forms, compiled once for a scalar type and a feature map, see `SYMPOW_INSTANTIATE_FORMS`. A map without an
-/// embedding has no state.
+/// The three forms, compiled once for a scalar type and a feature map as passes see it. Exponential scores have no
+/// state.
 template <class Scalar, FeatureMap F>
 struct ForwardPasses {
   static void attention(const F& feature, const ForwardCall<Scalar>& call);
   static void from_state(Form form, const F& feature, const ForwardCall<Scalar>& call)
     requires has_embedding<F>;
 };
-/// Those of powers and embedded scores are compiled for their interfaces.
-template <class Scalar, FeatureMap F>
-  requires has_interface<Scalar, F>
-struct ForwardPasses<Scalar, F> {};
 
 template <class Scalar, FeatureMap F>
 void ForwardPasses<Scalar, F>::attention(const F& feature, const ForwardCall<Scalar>& call) {

@@ -245,6 +245,8 @@ struct StateContent {
   StateSums<Scalar> sums;
   Frames<Scalar> frames = {};
   bool interrupted = false;
+
+  [[nodiscard]] Index key_dimension() const { return sums.log_channels.size(); }
 };
 
 // ---- Keys into the sums of a state, and the sums of one state into those of another
@@ -476,18 +478,18 @@ void fold_recent(const F& feature, FoldBuffers<Scalar>& memory, StateSums<Scalar
   state.recent.clear(state.recent.capacity());
 }
 
-/// Folds of states, compiled once for each scalar type and kind of scores.
+/// Folds of states, compiled once for a scalar type and a feature map as passes see it.
 template <class Scalar, FeatureMap F>
 struct StateOperations {};
 template <class Scalar, FeatureMap F>
-  requires(has_embedding<F> && !has_interface<Scalar, F>)
+  requires has_embedding<F>
 struct StateOperations<Scalar, F> {
   /// The recent tokens into the sums, and every decay that is pending.
   static void fold(const F& feature, StateSums<Scalar>& sums);
 };
 
 template <class Scalar, FeatureMap F>
-  requires(has_embedding<F> && !has_interface<Scalar, F>)
+  requires has_embedding<F>
 void StateOperations<Scalar, F>::fold(const F& feature, StateSums<Scalar>& sums) {
   FoldBuffers<Scalar> memory;
   fold_recent<Scalar>(feature, memory, sums);

@@ -24,6 +24,8 @@ class EmbeddedFeature {
   EmbeddedFeature& operator=(const EmbeddedFeature&) = delete;
   virtual ~EmbeddedFeature() = default;
 
+  /// Whether it is the same as another map of its type.
+  [[nodiscard]] virtual bool is(const void* other) const = 0;
   [[nodiscard]] virtual Index dimension(Index d) const = 0;
   /// See `has_nonnegative_entries`.
   [[nodiscard]] virtual bool entries_are_nonnegative() const = 0;
@@ -69,6 +71,9 @@ class PassFeatureOf<Scalar, F> final : public EmbeddedFeature<Scalar> {
  public:
   explicit PassFeatureOf(const F& feature) : feature_(feature) {}
 
+  [[nodiscard]] bool is(const void* other) const override {
+    return same_feature(feature_, *static_cast<const F*>(other));
+  }
   /// Throws `InvalidArgument` if it is negative, `DimensionOverflow` if no memory can hold so many.
   [[nodiscard]] Index dimension(Index d) const override {
     constexpr Index most = std::numeric_limits<Index>::max() / (Index{1} << 16);

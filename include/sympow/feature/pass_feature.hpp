@@ -13,17 +13,13 @@ template <class Scalar, FeatureMap F>
 using InterfaceOf = std::conditional_t<F::score == Score::power, PowerFeature<Scalar>,
                                        std::conditional_t<F::score == Score::embedded, EmbeddedFeature<Scalar>, F>>;
 
-/// Whether passes see F behind an interface.
-template <class Scalar, FeatureMap F>
-inline constexpr bool has_interface = !std::is_same_v<F, InterfaceOf<Scalar, F>>;
-
 /// The feature map of a call as its pass sees it, of type `InterfaceOf`.
 template <class Scalar, FeatureMap F>
 [[nodiscard]] decltype(auto) pass_feature(const F& feature) {
-  if constexpr (has_interface<Scalar, F>)
-    return PassFeatureOf<Scalar, F>(feature);
-  else
+  if constexpr (std::is_same_v<F, InterfaceOf<Scalar, F>>)
     return (feature);
+  else
+    return PassFeatureOf<Scalar, F>(feature);
 }
 
 /// What a state can be made of: a finite embedding.
@@ -33,6 +29,25 @@ template <class Scalar>
 inline constexpr bool has_embedding<PowerFeature<Scalar>> = true;
 template <class Scalar>
 inline constexpr bool has_embedding<EmbeddedFeature<Scalar>> = true;
+
+/// Whether a state or tape of another map of the same type, or of none, goes with this one.
+template <FeatureMap F>
+bool is_feature(const void* other, const F& feature) {
+  if (other == nullptr) return true;
+  if constexpr (F::score == Score::exponential)
+    return same_feature(feature, *static_cast<const F*>(other));
+  else
+    return feature.is(other);
+}
+
+/// Whether there are states of it; a power may be without an embedding.
+template <FeatureMap F>
+bool has_states(const F& feature) {
+  if constexpr (F::score == Score::power)
+    return feature.is_finite;
+  else
+    return has_embedding<F>;
+}
 
 /// See `has_nonnegative_entries`.
 template <FeatureMap F>

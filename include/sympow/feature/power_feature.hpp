@@ -16,6 +16,7 @@ class PowerFeature {
   static constexpr bool nonnegative = true;  // not read: the call says how its rows are normalized
 
   const int degree;                ///< P
+  const bool is_finite;            ///< there is an embedding
   const bool is_symmetric;         ///< φ is φ^P, see `symmetric_power`
   const bool nonnegative_entries;  ///< see `has_nonnegative_entries`
 
@@ -23,6 +24,8 @@ class PowerFeature {
   PowerFeature& operator=(const PowerFeature&) = delete;
   virtual ~PowerFeature() = default;
 
+  /// Whether it is the same as another map of its type.
+  [[nodiscard]] virtual bool is(const void* other) const = 0;
   [[nodiscard]] virtual Index dimension(Index d) const = 0;
   /// y.col(t) = φ(x.col(t)), of tokens, and of what channels decay by.
   virtual void embed(MatrixView<Scalar> x, MatrixView<Scalar> y) const = 0;
@@ -32,8 +35,8 @@ class PowerFeature {
                          MatrixView<Scalar> dx) const = 0;
 
  protected:
-  PowerFeature(int P, bool symmetric, bool all_nonnegative)
-      : degree(P), is_symmetric(symmetric), nonnegative_entries(all_nonnegative) {}
+  PowerFeature(int P, bool finite, bool symmetric, bool all_nonnegative)
+      : degree(P), is_finite(finite), is_symmetric(symmetric), nonnegative_entries(all_nonnegative) {}
 };
 
 template <class F>
@@ -49,8 +52,12 @@ class PassFeatureOf<Scalar, F> final : public PowerFeature<Scalar> {
 
  public:
   explicit PassFeatureOf(const F& feature)
-      : PowerFeature<Scalar>(F::degree, is_symmetric_power_map<F>, has_nonnegative_entries<F>), feature_(feature) {}
+      : PowerFeature<Scalar>(F::degree, FiniteFeatureMap<F>, is_symmetric_power_map<F>, has_nonnegative_entries<F>),
+        feature_(feature) {}
 
+  [[nodiscard]] bool is(const void* other) const override {
+    return same_feature(feature_, *static_cast<const F*>(other));
+  }
   [[nodiscard]] Index dimension([[maybe_unused]] Index d) const override {
     if constexpr (FiniteFeatureMap<F>)
       return feature_.dimension(d);

@@ -171,3 +171,13 @@ class SymmetricPowerColumns {
 };
 
 }  // namespace SYMPOW_NAMESPACE::detail
+
+/// Explicit instantiations; LINKAGE is `extern` where another file compiles them.
+#define SYMPOW_SYMMETRIC_POWERS(LINKAGE, Scalar)                                           \
+  LINKAGE template void sympow::detail::SymmetricPowerColumns<Scalar>::fill(const Scalar*, \
+                                                                            sympow::detail::ColumnInMemory<Scalar>);
+
+#ifdef SYMPOW_COMPILED_FORMS
+SYMPOW_SYMMETRIC_POWERS(extern, float)
+SYMPOW_SYMMETRIC_POWERS(extern, double)
+#endif

@@ -286,21 +286,3 @@ template <class LogGates>
 }
 
 }  // namespace SYMPOW_NAMESPACE
-
-/// Explicit instantiations for gates stored as Real; LINKAGE is `extern` where another file compiles them.
-#define SYMPOW_CHANNEL_DECAY(LINKAGE, Real)      \
-  namespace sympow {                             \
-  LINKAGE template class ChannelDecay<Real>;     \
-  SYMPOW_CHANNEL_DECAY_OF(LINKAGE, Real, float)  \
-  SYMPOW_CHANNEL_DECAY_OF(LINKAGE, Real, double) \
-  }
-#define SYMPOW_CHANNEL_DECAY_OF(LINKAGE, Real, S)                                                                   \
-  LINKAGE template void ChannelDecay<Real>::to_segment_frame(Frame&, Segment, Batch<S>, Batch<S>, Batch<S>) const;  \
-  LINKAGE template void ChannelDecay<Real>::apply_to_queries(Segment, Batch<S>) const;                              \
-  LINKAGE template void ChannelDecay<Real>::to_segment_frame_vjp(Frame&, Segment, SegmentVjp<S>&, Gradient&) const; \
-  LINKAGE template void ChannelDecay<Real>::apply_to_queries_vjp(Segment, Batch<S>, Batch<S>, double, Gradient&) const;
-
-#ifdef SYMPOW_COMPILED_FORMS
-SYMPOW_CHANNEL_DECAY(extern, float)
-SYMPOW_CHANNEL_DECAY(extern, double)
-#endif
