@@ -10,11 +10,10 @@
 namespace SYMPOW_NAMESPACE {
 namespace detail {
 
-/// What passes see of a state, of the gradient of one, or of a tape, if it is given: what is in it, and the address of its
-/// feature map.
+/// What passes see of a state, of the gradient of one, or of a tape, if it is given.
 template <class Content>
 struct Given : OptionalRef<Content> {
-  const void* feature = nullptr;  ///< none: that of the call
+  const void* feature = nullptr;  ///< its feature map; none: that of the call
 };
 
 struct StateAccess {
