@@ -106,20 +106,23 @@ TEST_CASE("rows and gradients take as long under strong gates as under weak ones
   const auto X = random.matrix<float>(d, T);
   const auto time_of = [&](double log_gate, const auto& call) {
     const auto transition = constant_decay(std::exp(log_gate));
-    std::clock_t best = std::numeric_limits<std::clock_t>::max();
-    for (int n = 0; n < 5; ++n) {
-      const std::clock_t begin = std::clock();
-      const Matrix<float> Y = call(transition);
-      best = std::min(best, std::clock() - begin);
-      CHECK(Y.allFinite());
-    }
-    return static_cast<double>(best);
+    const std::clock_t begin = std::clock();
+    const Matrix<float> Y = call(transition);
+    const std::clock_t end = std::clock();
+    CHECK(Y.allFinite());
+    return static_cast<double>(end - begin);
   };
   // Tiny weights make subnormal products, which take many times as long on some processors.
   const auto check = [&](double most, const auto& call) {
     for (const double log_gate : {-.3, -1., -5.}) {
-      CAPTURE(log_gate);
-      CHECK(time_of(log_gate, call) <= most * time_of(-.01, call));
+      double weak = std::numeric_limits<double>::max(), strong = weak;
+      const auto holds = [&] { return strong <= most * weak; };
+      for (int n = 0; n < 3 || (n < 30 && !holds()); ++n) {  // the least of each, on a busy machine of many
+        weak = std::min(weak, time_of(-.01, call));
+        strong = std::min(strong, time_of(log_gate, call));
+      }
+      CAPTURE(log_gate, strong, weak);
+      CHECK(holds());
     }
   };
   check(2, [&](const auto& transition) { return chunked(feature, transition, X, X, X, {.chunk = 512}); });
