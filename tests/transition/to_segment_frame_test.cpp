@@ -198,8 +198,11 @@ TEST_CASE("products of Householder factors act on queries, keys and states as th
                               {47, 146},
                               {90, 198},
                               {144, 155}}) {
-        Eigen::MatrixXd product = Eigen::MatrixXd::Identity(d, d);
-        for (Index t = s.begin; t < s.end(); ++t) product *= chain.key_matrix(t, d);
+        Eigen::MatrixXd product = Eigen::MatrixXd::Identity(d, d), next = product;
+        for (Index t = s.begin; t < s.end(); ++t) {
+          sympow::detail::set_product(next, product, chain.key_matrix(t, d));
+          product.swap(next);
+        }
         const Eigen::MatrixXd X = random.matrix(d, e), rows = random.matrix(e, d);
         Eigen::MatrixXd pulled = X, pushed = X, advanced = rows;
         chain.apply_to_queries<double>(s, pulled);

@@ -51,9 +51,10 @@
 
 /// What they do to queries and keys of a scalar type.
 #define SYMPOW_VIEW(LINKAGE, Scalar, ...) LINKAGE template class sympow::detail::ViewOf<Scalar, __VA_ARGS__>;
-#define SYMPOW_TRANSITIONS(LINKAGE, Scalar)              \
-  SYMPOW_USUAL_TRANSITIONS(SYMPOW_VIEW, LINKAGE, Scalar) \
-  LINKAGE template class sympow::detail::HouseholderProducts<Scalar>;
+#define SYMPOW_TRANSITIONS(LINKAGE, Scalar)                           \
+  SYMPOW_USUAL_TRANSITIONS(SYMPOW_VIEW, LINKAGE, Scalar)              \
+  LINKAGE template class sympow::detail::HouseholderProducts<Scalar>; \
+  LINKAGE template Eigen::MatrixXd sympow::Householder<Scalar>::key_matrix(Index, Index) const;
 
 /// The forms of all feature maps, yours included, and what is done to states.
 #define SYMPOW_ALL_FORMS(LINKAGE, Scalar)             \

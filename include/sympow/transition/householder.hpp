@@ -66,11 +66,9 @@ class Householder {
   }
 
   [[nodiscard]] Eigen::MatrixXd key_matrix(Index token, Index d) const {
-    Eigen::MatrixXd A(d, d);
-    for (Index j = 0; j < d; ++j)
-      for (Index i = 0; i < d; ++i)
-        A(i, j) =
-            (i == j ? 1 : 0) - beta_[token] * static_cast<double>(w()(i, token)) * static_cast<double>(w()(j, token));
+    const Eigen::VectorXd vector = w().col(token).template cast<double>();
+    Eigen::MatrixXd A = -(beta_[token] * vector) * vector.transpose();
+    A.diagonal().array() += 1;
     for (Index i = 0; is_gated() && i < d; ++i) A.row(i) *= std::exp(products_.log_gates()(i, token));
     return A;
   }
