@@ -247,11 +247,7 @@ void record_chunks(StateContent<Scalar>& state, const FormInputs<Scalar, F>& x, 
   auto& states = kept.states;
   kept.tokens = x.K.cols(), kept.chunk = chunk, kept.action = x.transition.key_action();
   kept.between = chunk * std::clamp<Index>(x.options.checkpoint, 1, std::numeric_limits<Index>::max() / chunk);
-  const auto has_sizes = [&](const StateContent<Scalar>& kept_state) {
-    return kept_state.key_dimension() == state.key_dimension() && kept_state.sums.Z.size() == state.sums.Z.size() &&
-           kept_state.sums.value_rows() == state.sums.value_rows();
-  };
-  if (!states.empty() && !has_sizes(states.front())) states.clear();
+  if (!states.empty() && !states.front().has_sizes_of(state)) states.clear();
   std::size_t n = 0;
   const auto keep = [&](Index t) {
     if (t % kept.between != 0) return;

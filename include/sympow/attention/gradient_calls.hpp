@@ -292,14 +292,14 @@ Adjoint<Scalar> adjoint_of(const VjpInputs<Scalar, F>& x) {
 template <class Scalar, FeatureMap F>
 void go_back_by_chunks(const VjpInputs<Scalar, F>& x, const BackwardCall<Scalar>& call) {
   using Pass = BackwardPasses<Scalar, F>;
-  StateContent<Scalar> first = empty_state<Scalar>(x.feature, x.K.rows(), x.V.rows(), 0);
-  std::optional<StateContent<Scalar>> empty;
-  if (!x.state && !x.tape) empty = first;
-  const auto load = [&](Index n, StateContent<Scalar>& at) {
-    at = x.tape ? x.tape->states[static_cast<std::size_t>(n)] : x.state ? *x.state : *empty;
+  const auto load = [&](Index n, StateContent<Scalar>& at) {  // of a tape with more than one
+    at = x.tape->states[static_cast<std::size_t>(n)];
     fold_whole(x.feature, at);
   };
-  load(0, first);
+  StateContent<Scalar> first = x.tape    ? x.tape->states.front()
+                               : x.state ? *x.state
+                                         : empty_state<Scalar>(x.feature, x.K.rows(), x.V.rows(), 0);
+  fold_whole(x.feature, first);
   const Index chunk = x.tape ? x.tape->chunk : chunk_from(first, x.transition.transition(), x.K.cols(), x.options);
   Adjoint<Scalar> adjoint = adjoint_of(x);
   const CheckpointSource<Scalar> states{load, x.tape ? std::ssize(x.tape->states) : 1, x.tape ? x.tape->between : 0,

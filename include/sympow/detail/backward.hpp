@@ -14,9 +14,10 @@ struct BackwardBuffers {
   SegmentBackwardBuffers<Scalar> segment;
   KeyBlocksBackwardBuffers<Scalar> blocks;
   StateBackwardBuffers<Scalar> state;
-  std::vector<Segment> segments;  ///< of a call
-  Panel<Scalar> Y;                ///< of a forward pass that nobody has saved,
-  std::vector<RowSum> sums;       ///< and its sums
+  std::vector<Segment> segments;                  ///< of a call
+  Panel<Scalar> Y;                                ///< of a forward pass that nobody has saved,
+  std::vector<RowSum> sums;                       ///< and its sums
+  std::vector<StateContent<Scalar>> kept, group;  ///< states before some chunks, and those between two of them
 };
 
 /// The state before the first token or, one after the other, those before every so many tokens; and the adjoint state:
@@ -69,7 +70,7 @@ class ChunkedBackward {
     if (reads_only) reads->resize(call_.buffers.segments.size());
     if (segments_.is_absolute()) segments_.through() = states_.adjoint.gauge;
     if (call_.options.mask.is_full) return run_full(first);
-    for_chunks(std::move(first), [&](At& before, Index n) {
+    for_chunks(first, [&](At& before, Index n) {
       settle_channels(before.sums);
       before.sums.settle();
       segments_.segment.load_gates(range(n));
@@ -108,27 +109,30 @@ class ChunkedBackward {
     segments_.segment.weigh_zero_keys(true);
   }
 
-  // State n ← state n - 1, in memory that is there if there is some.
-  static At& copy_last(std::vector<At>& states, std::size_t n) {
+  // State n ← x, in memory that is there if there is some.
+  static At& set_at(std::vector<At>& states, std::size_t n, const At& x) {
     if (n < states.size())
-      states[n] = states[n - 1];
+      states[n] = x;
     else
-      states.push_back(At(states[n - 1]));
+      states.push_back(At(x));
     return states[n];
   }
+  static At& copy_last(std::vector<At>& states, std::size_t n) { return set_at(states, n, states[n - 1]); }
   // visit(state before chunk n, n) from the last to the first.
   template <class Visit>
-  void for_chunks(At first, const Visit& visit) {
+  void for_chunks(const At& first, const Visit& visit) {
     const Index count = std::ssize(call_.buffers.segments), every = spacing(count, first.sums);
     std::vector<Index> starts;  // of groups of chunks, before which a state is kept
     for (Index n = 0; n < count; ++n)
       if (states_.tokens_between > 0 ? range(n).begin % states_.tokens_between == 0 : n % every == 0)
         starts.push_back(n);
-    std::vector<At> kept, group;  // the memory of its states is used again
-    group.push_back(std::move(first));
+    auto& kept = call_.buffers.kept;
+    auto& group = call_.buffers.group;
+    for (std::vector<At>* states : {&kept, &group})
+      if (!states->empty() && !states->front().has_sizes_of(first)) states->clear();
+    set_at(group, 0, first);
     if (states_.count == 1) {
-      kept.reserve(starts.size());
-      kept.push_back(group.front());
+      set_at(kept, 0, first);
       for (std::size_t g = 1; g < starts.size(); ++g) {
         At& state = copy_last(kept, g);
         for (Index n = starts[g - 1]; n < starts[g]; ++n) absorb(state, range(n));

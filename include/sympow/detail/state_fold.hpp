@@ -247,6 +247,11 @@ struct StateContent {
   bool interrupted = false;
 
   [[nodiscard]] Index key_dimension() const { return sums.log_channels.size(); }
+  /// Whether a copy of the other takes the memory that is here.
+  [[nodiscard]] bool has_sizes_of(const StateContent& other) const {
+    return key_dimension() == other.key_dimension() && sums.Z.size() == other.sums.Z.size() &&
+           sums.value_rows() == other.sums.value_rows();
+  }
 };
 
 // ---- Keys into the sums of a state, and the sums of one state into those of another
