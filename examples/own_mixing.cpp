@@ -47,7 +47,7 @@ class Erasure {
 };
 
 int main() {
-  const Index d = 8, e = 4, T = 200;
+  const Index d = 8, e = 4, T = 300;
   const MatrixXd Q = MatrixXd::Random(d, T), K = MatrixXd::Random(d, T), V = MatrixXd::Random(e, T);
   const MatrixXd w = MatrixXd::Random(d, T).colwise().normalized(), u = .5 * w + .1 * MatrixXd::Random(d, T);
   const auto of = [&](Segment s) {
