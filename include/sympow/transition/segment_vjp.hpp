@@ -174,12 +174,8 @@ class VjpViewOf final : public VjpView<Scalar> {
   void add_decay_flows(Segment segment, const double* flows) override {
     transition_.add_decay_flows(segment, flows, gradient_);
   }
-  void to_segment_frame_vjp(Frame& frame, Segment segment, SegmentVjp<Scalar>& x) override {
-    transition_.template to_segment_frame_vjp<Scalar>(frame, segment, x, gradient_);
-  }
-  void apply_to_queries_vjp(Segment segment, Batch<Scalar> X, Batch<Scalar> dX, double unit) override {
-    transition_.template apply_to_queries_vjp<Scalar>(segment, X, dX, unit, gradient_);
-  }
+  void to_segment_frame_vjp(Frame& frame, Segment segment, SegmentVjp<Scalar>& x) override;
+  void apply_to_queries_vjp(Segment segment, Batch<Scalar> X, Batch<Scalar> dX, double unit) override;
   [[nodiscard]] Planes planes() const override {
     if constexpr (requires { transition_.planes(); })
       return transition_.planes();
@@ -224,6 +220,15 @@ class VjpViewOf final : public VjpView<Scalar> {
   ViewOf<Scalar, A> view_{transition_};
   std::vector<std::pair<Gradient, Segment>> parts_;
 };
+
+template <class Scalar, Transition A>
+void VjpViewOf<Scalar, A>::to_segment_frame_vjp(Frame& frame, Segment segment, SegmentVjp<Scalar>& x) {
+  transition_.template to_segment_frame_vjp<Scalar>(frame, segment, x, gradient_);
+}
+template <class Scalar, Transition A>
+void VjpViewOf<Scalar, A>::apply_to_queries_vjp(Segment segment, Batch<Scalar> X, Batch<Scalar> dX, double unit) {
+  transition_.template apply_to_queries_vjp<Scalar>(segment, X, dX, unit, gradient_);
+}
 
 }  // namespace detail
 }  // namespace SYMPOW_NAMESPACE

@@ -184,12 +184,8 @@ class ViewOf : public TransitionView<Scalar> {
     for (Index i = 0; i < segment.size; ++i) log_gamma[i] = transition_.log_decay(segment.begin + i);
   }
   void to_segment_frame(Frame& frame, Segment segment, Batch<Scalar> queries, Batch<Scalar> keys,
-                        Batch<Scalar> logits) const override {
-    transition_.to_segment_frame(frame, segment, queries, keys, logits);
-  }
-  void apply_to_queries(Segment segment, Batch<Scalar> queries) const override {
-    transition_.apply_to_queries(segment, queries);
-  }
+                        Batch<Scalar> logits) const override;
+  void apply_to_queries(Segment segment, Batch<Scalar> queries) const override;
   void log_channel_totals(Segment segment, Eigen::VectorXd& totals) const override {
     if constexpr (A::key_action == KeyAction::scale) {
       detail::resize_safely(totals, transition_.key_dimension());
@@ -205,9 +201,7 @@ class ViewOf : public TransitionView<Scalar> {
   void apply_to_keys(Segment segment, Batch<Scalar> keys) const override {
     if constexpr (A::key_action == KeyAction::mix && MovesStates<A>) transition_.apply_to_keys(segment, keys);
   }
-  void apply_to_state(Segment segment, Batch<Scalar> X) const override {
-    if constexpr (A::key_action == KeyAction::mix && MovesStates<A>) transition_.apply_to_state(segment, X);
-  }
+  void apply_to_state(Segment segment, Batch<Scalar> X) const override;
   [[nodiscard]] double total_max_log_gate() const override {
     if constexpr (HasMaxGates<A>)
       return transition_.total_max_log_gate();
@@ -219,6 +213,21 @@ class ViewOf : public TransitionView<Scalar> {
  private:
   const A& transition_;
 };
+
+// Outside of the class, so that a file which calls a form does not compile them where a library has them.
+template <class Scalar, Transition A>
+void ViewOf<Scalar, A>::to_segment_frame(Frame& frame, Segment segment, Batch<Scalar> queries, Batch<Scalar> keys,
+                                         Batch<Scalar> logits) const {
+  transition_.to_segment_frame(frame, segment, queries, keys, logits);
+}
+template <class Scalar, Transition A>
+void ViewOf<Scalar, A>::apply_to_queries(Segment segment, Batch<Scalar> queries) const {
+  transition_.apply_to_queries(segment, queries);
+}
+template <class Scalar, Transition A>
+void ViewOf<Scalar, A>::apply_to_state(Segment segment, Batch<Scalar> X) const {
+  if constexpr (A::key_action == KeyAction::mix && MovesStates<A>) transition_.apply_to_state(segment, X);
+}
 
 template <class A>
 struct HeldTransition {
