@@ -174,6 +174,25 @@ TEST_CASE("a tape that is filled again from another tail, or for values of anoth
   }
 }
 
+TEST_CASE("a workspace that goes on to keys of another size after memory ended in it", "[bad_alloc]") {
+  const auto run = [](Index rows, VjpWorkspace<float>& workspace) {
+    const MatrixXf X = Random(8).matrix<float>(rows, T);
+    return chunked_vjp(Linear{}, channel_decay(-.1 * Random(4).matrix(rows, T).cwiseAbs()),
+                       {.Q = X, .K = X, .V = X, .dY = X, .workspace = workspace, .options = options})
+        .K;
+  };
+  VjpWorkspace<float> fresh;
+  const MatrixXf expected = run(10, fresh);
+  long n = 0;
+  for (bool done = false; !done; ++n) {
+    VjpWorkspace<float> workspace;
+    run(4, workspace);
+    done = ends_without(n, [&] { run(10, workspace); });
+    REQUIRE(run(10, workspace) == expected);
+  }
+  REQUIRE(n > 1);
+}
+
 TEST_CASE("gradients of a batch after memory ended in them", "[bad_alloc]") {
   constexpr Index B = 2, H = 2, groups = 1, length = 13;
   Random random(7);

@@ -11,6 +11,14 @@ namespace {
 
 constexpr Index d = 4, e = 3;
 
+struct Unique {
+  static constexpr Score score = Score::power;
+  static constexpr int degree = 2;
+  static constexpr bool nonnegative = true;
+  Unique() = default;
+  Unique(const Unique&) = delete;
+};
+
 template <class Normalization, class Scalar, class F, class A>
 void check_bits(const F& feature, const A& transition, const Problem<Scalar>& x, Tape<Scalar, F>& tape,
                 const Options& options = {}) {
@@ -124,4 +132,33 @@ TEST_CASE("tapes of attention are refused that are empty, or of another call", "
   CHECK(gradients.Q == dQ);
   CHECK_THROWS_AS(attention(feature, stationary(), x.Q, x.K, x.V, {Y.leftCols(19), tape}, work), ShapeMismatch);
   CHECK(tape.rows() == 20);
+}
+
+TEST_CASE("a tape of another feature map is refused", "[gradient]") {
+  Random random(7);
+  const Problem<double> x(random, d, e, 20, .1);
+  const PositiveRandomFeatures one(d, 8), other(d, 8, {.seed = 2});
+  Tape<double, PositiveRandomFeatures> tape;
+  Matrix<double> Y(e, 20);
+  attention(one, stationary(), x.Q, x.K, x.V, {Y, tape});
+  const auto gradients_of = [&](const PositiveRandomFeatures& feature) {
+    return attention_vjp(feature, stationary(), {.Q = x.Q, .K = x.K, .V = x.V, .dY = x.dY, .tape = tape}).Q;
+  };
+  CHECK_THROWS_AS(gradients_of(other), FeatureMismatch);
+  const Matrix<double> dQ = gradients_of(one);
+  attention(other, stationary(), x.Q, x.K, x.V, {Y, tape});
+  CHECK_THROWS_AS(gradients_of(one), FeatureMismatch);
+  CHECK(gradients_of(other) != dQ);
+}
+
+TEST_CASE("a feature map that cannot be copied has rows, gradients and tapes", "[gradient]") {
+  Random random(8);
+  const Problem<double> x(random, d, e, 20, .1);
+  const Unique feature;
+  Tape<double, Unique> tape;
+  Matrix<double> Y(e, 20);
+  attention(feature, stationary(), x.Q, x.K, x.V, {Y, tape});
+  CHECK(Y == attention(SymmetricPower<2>{}, stationary(), x.Q, x.K, x.V));
+  const auto gradients = attention_vjp(feature, stationary(), {.Q = x.Q, .K = x.K, .V = x.V, .dY = x.dY, .tape = tape});
+  CHECK(gradients.Q == attention_vjp(SymmetricPower<2>{}, stationary(), {.Q = x.Q, .K = x.K, .V = x.V, .dY = x.dY}).Q);
 }

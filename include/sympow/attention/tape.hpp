@@ -1,7 +1,8 @@
 // What a forward pass leaves for its backward pass.
 #pragma once
 
-#include <optional>
+#include <memory>
+#include <type_traits>
 #include <vector>
 
 #include <sympow/attention/diagnostics.hpp>
@@ -81,13 +82,14 @@ class Tape {
  private:
   friend detail::StateAccess;
 
-  [[nodiscard]] const void* feature_address() const { return feature_ ? &*feature_ : nullptr; }
+  [[nodiscard]] const void* feature_address() const { return feature_.get(); }
   void begin(const F& feature) {
     content_.form = Form::automatic;
-    if (!feature_ || !same_feature(*feature_, feature)) feature_.emplace(feature);
+    if constexpr (std::is_copy_constructible_v<F>)  // else nobody can tell
+      if (!feature_ || !same_feature(*feature_, feature)) feature_ = std::make_shared<const F>(feature);
   }
 
-  std::optional<F> feature_;
+  std::shared_ptr<const F> feature_;
   detail::TapeContent<Scalar> content_;
 };
 

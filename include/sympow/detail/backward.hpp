@@ -92,7 +92,8 @@ class ChunkedBackward {
   }
 
  private:
-  static constexpr double most_bytes = 128 << 20;  // of states that are kept where the call leaves it open
+  // Of states that are kept where the call leaves it open, and of those whose memory stays for the next call.
+  static constexpr double most_bytes = 128 << 20;
 
   [[nodiscard]] Segment range(Index n) const { return call_.buffers.segments[static_cast<std::size_t>(n)]; }
   // No decay of channels waits.
@@ -148,10 +149,15 @@ class ChunkedBackward {
         absorb(copy_last(group, static_cast<std::size_t>(n - starts[g])), range(n - 1));
       for (Index n = end; n-- > starts[g];) visit(group[static_cast<std::size_t>(n - starts[g])], n);
     }
+    if (static_cast<double>(kept.size() + group.size()) * bytes_of(first.sums) > most_bytes)
+      kept.clear(), group.clear();
+  }
+  [[nodiscard]] static double bytes_of(const StateSums<Scalar>& sums) {
+    return static_cast<double>(sums.S.size() + sums.Z.size()) * sizeof(Scalar);
   }
   [[nodiscard]] Index spacing(Index chunks, const StateSums<Scalar>& sums) const {
     if (call_.options.checkpoint > 0) return call_.options.checkpoint;
-    const double bytes = static_cast<double>(sums.S.size() + sums.Z.size()) * sizeof(Scalar);
+    const double bytes = bytes_of(sums);
     Index every = 1;
     while (every * every<chunks&& static_cast<double>(chunks / every + every) * bytes> most_bytes) ++every;
     return every;

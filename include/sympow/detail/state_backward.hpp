@@ -134,7 +134,8 @@ class StateBackward {
     S_ = &S, reads_ = reads == nullptr ? &m_.reads : reads, is_saved_ = reads != nullptr && reads->size() > 0;
     goes_on_ = goes_on;
     if (s.segment.resets()) S.clear();
-    m_.log_channels.setZero(s.call.K.rows());
+    resize_safely(m_.log_channels, s.call.K.rows());
+    m_.log_channels.setZero();
     if (s.action() == KeyAction::scale) s.call.transition.log_channel_totals(s.segment.range(), m_.log_channels);
     m_.log_channels += H_.log_channels;
   }
