@@ -92,8 +92,8 @@ Gradients<Scalar, A> gradients_of(RowKind kind, const F& feature, const A& trans
 /// A row without weight has no gradient, and its dy changes nothing. With `.tape`, which `attention` has filled, the
 /// forward pass is not computed again: the same bits. Cost: T² (3 d + 2 e) + O(T²) operations under a causal mask, and
 /// without a tape those of `attention`; O(T (d + e)) memory. Throws as `attention` does, before anything is touched,
-/// and for a tape that is empty or of another shape, feature map, normalization, scale or mask. Source: reverse mode of the
-/// definition, the normalizer's part by y_i·dy_i.
+/// and for a tape that is empty or of another shape, feature map, normalization, scale or mask. Source: reverse mode of
+/// the definition, the normalizer's part by y_i·dy_i.
 template <class Normalization = DefaultNormalization, FeatureMap F, Transition A>
 [[nodiscard]] Gradients<float, A> attention_vjp(const F& feature, const A& transition,
                                                 const VjpCall<float, F, A>& call) {
