@@ -48,17 +48,11 @@ Gradients<Scalar, A> gradients_of(RowKind kind, const F& feature, const A& trans
     using Calls = GradientCalls<Scalar, InterfaceOf<Scalar, F>>;
     const auto& of_passes = pass_feature<Scalar>(feature);
     VjpViewOf<Scalar, A> view(transition, gradients.transition);
-    const typename Calls::Inputs x{kind,
-                                   of_passes,
-                                   view,
-                                   call.Q,
-                                   call.K,
-                                   call.V,
-                                   call.dY,
-                                   call.options,
-                                   StateAccess::given(call.state),
-                                   StateAccess::given(call.tape),
-                                   StateAccess::given(call.d_state)};
+    const auto state = StateAccess::given(call.state);
+    const auto tape = StateAccess::given(call.tape);
+    const auto d_state = StateAccess::given(call.d_state);
+    const typename Calls::Inputs x{kind,    of_passes,    view,  call.Q, call.K, call.V,
+                                   call.dY, call.options, state, tape,   d_state};
     Calls::check(form, x);
     if (call.reuse) {
       const auto& [Q, K, V, of_transition, scale] = *call.reuse;
