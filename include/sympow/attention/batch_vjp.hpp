@@ -16,7 +16,7 @@ struct AttendVjpCall {
   RangeRef<const typename detail::StateOf<Scalar, F>::type> states = {};  ///< those that `attend` began with
   /// The gradients of the states after the last tokens, and then those of the states before the first. 0 if left out.
   RangeRef<typename detail::StateOf<Scalar, F>::gradient> d_states = {};
-  RangeRef<const Tape<Scalar, F>> tapes = {};  ///< that `attend` has filled
+  OptionalRef<const Tapes<Scalar, F>> tapes = {};  ///< that `attend` has filled
   Heads<Scalar> dQ, dK, dV;
   OptionalRef<VjpWorkspaces<Scalar>> workspaces = {};  ///< scratch; the call makes its own if they are left out
   BatchOptions options = {};
@@ -210,8 +210,10 @@ BatchGradients<TransitionOfBatch<Given>> batch_gradients(RowKind kind, const F& 
   BatchGradients<A> gradients;
   if constexpr (check_vjp<F, A, Scalar, !has_state_forms<F, A>>()) {
     VjpTransitionsOf<Scalar, Given> transitions(given, gradients.transitions);
+    RangeRef<const Tape<Scalar, F>> tapes;
+    if (x.tapes) tapes = *x.tapes;
     const BatchVjpCall<Scalar> call{
-        {x.Q, x.K, x.V, x.dY, x.states, x.options}, x.d_states, x.tapes, x.dQ, x.dK, x.dV, x.workspaces};
+        {x.Q, x.K, x.V, x.dY, x.states, x.options}, x.d_states, tapes, x.dQ, x.dK, x.dV, x.workspaces};
     gradients.scale = GradientBatches<Scalar, InterfaceOf<Scalar, F>>::run(kind, pass_feature<Scalar>(feature),
                                                                            transitions, call, threads);
   }
