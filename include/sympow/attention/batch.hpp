@@ -27,7 +27,7 @@ struct BatchOptions {
 };
 
 namespace detail {
-/// What is in the states, gradients or tapes of a container, or none, if it is left out. It owns nothing.
+/// The contents of a container of states, gradients or tapes, or nothing. It owns nothing.
 template <class Content>
 class GivenRange {
  public:

@@ -127,7 +127,7 @@ template <FeatureMap F, Transition A>
 
 namespace detail {
 
-/// What is in an empty state of a call, with the tail that states have.
+/// The content of an empty state with the default tail.
 template <class Scalar, FeatureMap F>
 StateContent<Scalar> empty_state(const F& feature, Index d, Index e) {
   return empty_state<Scalar>(feature, d, e, usual_tail(entries_are_nonnegative(feature)));

@@ -10,7 +10,7 @@
 namespace SYMPOW_NAMESPACE {
 namespace detail {
 
-/// What passes see of a state, of the gradient of one, or of a tape, if it is given.
+/// The content of a state, of its gradient or of a tape, as a pass sees it, or nothing.
 template <class Content>
 struct Given : OptionalRef<Content> {
   const void* feature = nullptr;  ///< its feature map; none: that of the call
@@ -64,7 +64,7 @@ Index state_dimension(const F& feature, Index d, Index e, Index tail) {
   return dimension;
 }
 
-/// What is in an empty state that begins there.
+/// The content of an empty state that starts at a frame.
 template <class Scalar>
 StateContent<Scalar> empty_state(Index dimension, Index d, Index e, Index tail, Frame frame = {}) {
   StateContent<Scalar> content{{d, e, dimension, tail}};

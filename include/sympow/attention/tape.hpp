@@ -85,7 +85,7 @@ class Tape {
   [[nodiscard]] const void* feature_address() const { return feature_.get(); }
   void begin(const F& feature) {
     content_.form = Form::automatic;
-    if constexpr (std::is_copy_constructible_v<F>)  // else nobody can tell
+    if constexpr (std::is_copy_constructible_v<F>)  // else maps are not compared
       if (!feature_ || !same_feature(*feature_, feature)) feature_ = std::make_shared<const F>(feature);
   }
 
