@@ -46,7 +46,7 @@ int main() {
   const auto P = cayley(skew_a);                    // factored once
   const VectorXd turned = P * q;                    // (I - S)(I + S)⁻¹ q, by a solve
 
-  // Conformal-sympow over T tokens (columns), three forms, one function.
+  // Powers with gates and learned rotary (conformal-sympow): the same outputs by three algorithms. Tokens are columns.
   const MatrixXd Q = MatrixXd::Random(d, T), K = MatrixXd::Random(d, T), V = MatrixXd::Random(e, T);
   const VectorXd log_gamma = -VectorXd::Random(T).cwiseAbs() * .01, beta = VectorXd::Random(T).array() + 1;
   const auto A = decay(log_gamma) * rotary(theta, beta, Pairing::interleaved);

@@ -1,4 +1,4 @@
-// Every checked statement of the source papers, with its definition: long to compile.
+// Every checked statement of the source papers. A new one goes into the header of its subject. Long to compile.
 #pragma once
 
 #include "propositions/bias_duality_propositions.hpp"
