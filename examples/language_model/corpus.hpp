@@ -12,15 +12,15 @@
 #include <unordered_set>
 #include <vector>
 
+#include <sympow/core/checked_file.hpp>
 #include <sympow/core/checks.hpp>
 #include <sympow/core/random.hpp>
-#include <sympow/io/checksum.hpp>
 
 #include "../text_tokens.hpp"
 
 namespace language_model {
 
-using sympow::Index, sympow::io::checksum;
+using sympow::Index, sympow::checksum;
 
 /// The random numbers of a place in a run. They follow from these numbers alone, on every machine, so that a run goes
 /// on without a saved source of them.

@@ -356,15 +356,8 @@ TEST_CASE("a long head by segments, whose state moves at the end or not", "[bad_
       const auto scan = [&](State<float, Power>& state, MatrixXf& rows, Workspaces<float>& workspaces) {
         const detail::ViewOf<float, std::remove_cvref_t<decltype(transition)>> view(transition);
         const Power power;
-        detail::scan<float, detail::PowerFeature<float>>({detail::RowKind::weighted_means,
-                                                          detail::pass_feature<float>(power),
-                                                          view,
-                                                          x.Q,
-                                                          x.K,
-                                                          x.V,
-                                                          options,
-                                                          {},
-                                                          rows},
+        const detail::ForwardCall<float> call{detail::RowKind::weighted_means, &view, x.Q, x.K, x.V, options, rows};
+        detail::scan<float, detail::PowerFeature<float>>(detail::pass_feature<float>(power), call,
                                                          detail::StateAccess::content(state), workspaces,
                                                          detail::threads_of_program(threads));
       };

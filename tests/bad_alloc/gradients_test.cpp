@@ -304,17 +304,13 @@ TEST_CASE("gradients of states in a batch after memory ended in it", "[bad_alloc
     const auto of_passes = detail::pass_feature<float>(feature);
     using OfPasses = detail::PowerFeature<float>;
     detail::VjpViewOf<float, Decay> of_call(A, gradient);
-    detail::VjpInputs<float, OfPasses> inputs{detail::RowKind::weighted_means,
-                                              of_passes,
-                                              of_call,
-                                              Q.leftCols(T),
-                                              K.leftCols(T),
-                                              V.leftCols(T),
-                                              dY.leftCols(T),
-                                              options,
-                                              {detail::StateAccess::content(states[0])}};
+    const ConstBatch<float> of_Q = Q.leftCols(T), of_K = K.leftCols(T), of_V = V.leftCols(T), of_dY = dY.leftCols(T);
+    detail::VjpInputs<float> inputs{{detail::RowKind::weighted_means, &of_call.transition(), of_Q, of_K, of_V, options},
+                                    of_call,
+                                    of_dY,
+                                    {detail::StateAccess::content(states[0])}};
     inputs.d_state = detail::StateAccess::content(adjoints[0]);
     const detail::VjpResults<float> results{to_Q, to_K, to_V, scale};
-    detail::ScanVjp<float, OfPasses>(inputs, results, workspaces, detail::threads_of_program(1)).run();
+    detail::ScanVjp<float, OfPasses>(of_passes, inputs, results, workspaces, detail::threads_of_program(1)).run();
   });
 }

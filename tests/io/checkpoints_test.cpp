@@ -6,8 +6,8 @@
 #include <sstream>
 #include <string>
 
+#include <sympow/core/checked_file.hpp>
 #include <sympow/io/checkpoints.hpp>
-#include <sympow/io/checksum.hpp>
 
 #include "catch.hpp"
 #include "files.hpp"

@@ -1,4 +1,4 @@
-// expect: the forms round, with exponents and tails: for an exact scalar there are exact::definition
+// expect: For an exact scalar there are exact::definition
 #include <sympow/sympow.hpp>
 #include "exact_number.hpp"
 

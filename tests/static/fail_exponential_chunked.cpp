@@ -1,5 +1,4 @@
-// expect: this feature map (Exponential, or one without dimension and embed) has no finite embedding, hence no state:
-// it has the attention form only
+// expect: a state form needs a feature map with a finite embedding, which has dimension and embed (Exponential
 #include <sympow/sympow.hpp>
 
 using namespace sympow;

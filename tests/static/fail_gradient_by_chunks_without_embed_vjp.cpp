@@ -1,4 +1,4 @@
-// expect: gradients need embed_vjp(x, y, dy, dx) of the feature map
+// expect: and embed_vjp(x, y, dy, dx) of the feature map; those of attention do without the latter for a power
 #include <sympow/sympow.hpp>
 
 using namespace sympow;

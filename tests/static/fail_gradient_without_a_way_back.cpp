@@ -1,4 +1,4 @@
-// expect: gradients need a transition with a way back: Gradient, zero_gradient, add_decay_flows
+// expect: gradients need a transition with a way back (Gradient, zero_gradient, add_decay_flows
 #include <sympow/sympow.hpp>
 
 using namespace sympow;

@@ -1,4 +1,4 @@
-// expect: a state form needs a transition that moves states: one that mixes channels needs apply_to_keys
+// expect: and a transition that moves states: one that scales channels has log_channel_totals; one that mixes them
 #include <sympow/sympow.hpp>
 
 using namespace sympow;

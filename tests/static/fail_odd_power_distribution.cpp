@@ -1,5 +1,4 @@
-// expect: this feature map has negative scores (an odd power, Linear) and gives no distribution: use Unnormalized, or
-// SignedNormalized
+// expect: is Unnormalized, SignedNormalized or, for a feature map without negative scores, Normalized
 #include <sympow/sympow.hpp>
 
 using namespace sympow;

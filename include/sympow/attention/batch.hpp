@@ -134,6 +134,9 @@ decltype(auto) transition_among(const Given& given, [[maybe_unused]] Index n = 0
 }
 template <class Given>
 using TransitionOfBatch = std::remove_cvref_t<decltype(transition_among(std::declval<const Given&>()))>;
+/// One for all heads, a container that holds one for each head of each sequence, or a callable on (sequence, head).
+template <class Given>
+concept TransitionsOfBatch = Transition<TransitionOfBatch<Given>>;
 
 /// The transitions of a batch, one for each group of query heads, their type and the way in which they were given
 /// forgotten.
@@ -157,9 +160,6 @@ class BatchTransitions {
 template <class Scalar, class Given, class Base = BatchTransitions<Scalar>>
 class BatchTransitionsOf : public Base {
   using A = TransitionOfBatch<Given>;
-  static_assert(Transition<A>,
-                "the transitions of a batch are one Transition for all heads, a container that holds one for each head "
-                "of each sequence, or a callable on (sequence, head) that returns one");
 
  public:
   explicit BatchTransitionsOf(const Given& given) : given_(given) {}
@@ -388,7 +388,7 @@ class CheckedBatch {
   void check_group(Index n) {
     const auto x = call.first_head(n);
     transitions_.with(n, [&](const TransitionView<Scalar>& transition) {
-      check_call<F::score>(transition, x.Q, x.K, x.V, call.options.head);
+      check_call<F::score>(ForwardCall<Scalar>{{}, &transition, x.Q, x.K, x.V, call.options.head});
       if (n == 0) first_plan_ = plan_of(first_shape_ = shape(0));
       const GroupPlan of_group = plan(n);
       cost_ += of_group.cost;
@@ -440,26 +440,25 @@ void BatchForms<Scalar, F>::run(RowKind kind, const F& feature, BatchTransitions
   if (kept.begin) (*kept.begin)(count);
   // run(the inputs of group n)
   const auto with_group = [&](Index n, const auto& run) {
-    const auto head = call.first_head(n);
+    auto head = call.first_head(n);
     for (Index r = 0; call.Y && r < call.group; ++r) call.Y->padding(head.sequence, head.head + r).setZero();
     transitions.with(n, [&](const TransitionView<Scalar>& transition) {
-      FormInputs<Scalar, F> inputs{kind, feature, transition, head.Q, head.K, head.V, options, call.states[n]};
-      inputs.group = call.head_group();
-      if (call.Y) inputs.Y.emplace(head.Y);
-      inputs.tape = kept.tapes[n];
-      run(inputs);
+      run(FormInputs<Scalar>{
+          {kind, &transition, head.Q, head.K, head.V, options, head.Y, call.Y.has_value(), call.head_group()},
+          call.states[n],
+          kept.tapes[n]});
     });
   };
   parallel_for(count, threads, workspaces, [&](Index n, Workspace<Scalar>& work) {
     const GroupPlan plan = batch.plan(n);
     if (plan.scanned_chunk > 0) return;
-    with_group(n, [&](const FormInputs<Scalar, F>& inputs) { FormCalls<Scalar, F>::run(plan.form, inputs, work); });
+    with_group(n, [&](const FormInputs<Scalar>& x) { FormCalls<Scalar, F>::run(plan.form, feature, x, work); });
   });
   if constexpr (has_embedding<F> && F::score == Score::power)
     for (Index n = 0; n < count; ++n)
       if (options.chunk = batch.plan(n).scanned_chunk; options.chunk > 0)
-        with_group(n, [&](const FormInputs<Scalar, F>& inputs) {
-          with_state(inputs, [&](StateContent<Scalar>& state) { scan(inputs, state, workspaces, threads); });
+        with_group(n, [&](const FormInputs<Scalar>& of) {
+          with_state(feature, of, [&](auto& state) { scan(feature, of.call, state, workspaces, threads); });
         });
 }
 
@@ -515,13 +514,13 @@ inline namespace SYMPOW_THREADS {
 /// one, and what the callable throws, as the type that it is; nothing has then been touched. Memory may end later:
 /// states of heads that were done have moved, see `State::interrupted`. Calls allocate transitions of a callable,
 /// segments' states, and workspaces until each thread has seen the largest head.
-template <class Normalization = DefaultNormalization, FeatureMap F, class Transitions>
+template <class Normalization = DefaultNormalization, FeatureMap F, detail::TransitionsOfBatch Transitions>
 void attend(const F& feature, const Transitions& transitions, const AttendCall<float, F>& call) {
   detail::run_batch(detail::row_kind<Normalization, F>(), feature, transitions, call,
                     detail::threads_of_program(call.options.threads));
 }
 /// Overload for double.
-template <class Normalization = DefaultNormalization, FeatureMap F, class Transitions>
+template <class Normalization = DefaultNormalization, FeatureMap F, detail::TransitionsOfBatch Transitions>
 void attend(const F& feature, const Transitions& transitions, const AttendCall<double, F>& call) {
   detail::run_batch(detail::row_kind<Normalization, F>(), feature, transitions, call,
                     detail::threads_of_program(call.options.threads));

@@ -112,14 +112,14 @@ void check_batch_gradients(const BatchVjpCall<Scalar>& x) {
 /// Runs the gradients of a query head. The loss on a state that heads share is that of the first of them; the others
 /// add to its gradient.
 template <class Scalar, FeatureMap F>
-void run_head(VjpInputs<Scalar, F>& x, bool is_first, const auto& run) {
+void run_head(const F& feature, VjpInputs<Scalar>& x, bool is_first, const auto& run) {
   if constexpr (has_embedding<F>)
     if (x.d_state && !is_first) {
       Adjoint<Scalar>& sum = *x.d_state;
-      Adjoint<Scalar> own = no_adjoint<Scalar>(x.feature.dimension(x.K.rows()), x.K.rows(), x.V.rows());
+      Adjoint<Scalar> own = no_adjoint<Scalar>(feature.dimension(x.d()), x.d(), x.e());
       x.d_state = own;
       run(x);
-      return add_state_gradient(x.feature, sum, own);
+      return add_state_gradient(feature, sum, own);
     }
   run(x);
 }
@@ -137,7 +137,7 @@ struct GradientBatches {
 template <class Scalar, FeatureMap F>
 double GradientBatches<Scalar, F>::run(RowKind kind, const F& feature, VjpTransitions<Scalar>& transitions,
                                        const BatchVjpCall<Scalar>& x, const Threads& most) {
-  using Inputs = VjpInputs<Scalar, F>;
+  using Inputs = VjpInputs<Scalar>;
   const auto at = [](Index n) { return static_cast<std::size_t>(n); };
   const CheckedBatch batch(feature, transitions, static_cast<const BatchCall<Scalar, const Scalar>&>(x));
   check_batch_gradients(x);
@@ -147,14 +147,15 @@ double GradientBatches<Scalar, F>::run(RowKind kind, const F& feature, VjpTransi
   for (Index n = 0; n < x.d_states.size(); ++n) d_states.push_back(*x.d_states[n]);
   for (Index n = 0; n < call.all_groups(); ++n) {
     const auto head = call.first_head(n);
-    transitions.add_gradient(tokens_of(head.Q, head.K, x.options.head.mask));
+    transitions.add_gradient(std::max(head.K.cols(), head.Q.cols() + x.options.head.mask.offset));
   }
   const auto form_of_head = [&](Index head) { return batch.plan(head / call.group).form; };
   const auto with_head = [&](Index head, const auto& f) {
     const Index n = head / call.group;
     const auto of = call.head(head / H, head % H);
     transitions.with_gradient(n, [&](VjpView<Scalar>& transition) {
-      Inputs inputs{kind, feature, transition, of.Q, of.K, of.V, of.Y, x.options.head, call.states[n]};
+      Inputs inputs{
+          {kind, &transition.transition(), of.Q, of.K, of.V, x.options.head}, transition, of.Y, call.states[n]};
       if (x.tapes && x.tapes[head]->form == form_of_head(head)) inputs.tape = x.tapes[head];
       if (x.d_states) inputs.d_state = d_states[at(n)];
       f(inputs);
@@ -162,7 +163,7 @@ double GradientBatches<Scalar, F>::run(RowKind kind, const F& feature, VjpTransi
   };
   for (Index n = 0; n < heads; ++n)
     with_head_context(n / H, n % H, call.group, [&] {
-      with_head(n, [&](const Inputs& inputs) { GradientCalls<Scalar, F>::check(form_of_head(n), inputs); });
+      with_head(n, [&](const Inputs& inputs) { GradientCalls<Scalar, F>::check(form_of_head(n), feature, inputs); });
     });
   std::vector<double> scales(at(heads));
   const auto run_key_head = [&](Index n, const auto& run) {
@@ -174,7 +175,7 @@ double GradientBatches<Scalar, F>::run(RowKind kind, const F& feature, VjpTransi
       dQ.setZero(), x.dQ.padding(b, h).setZero();
       const VjpResults<Scalar> to{dQ, dK, dV, scales[at(b * H + h)]};
       with_head(b * H + h, [&](Inputs& inputs) {
-        run_head(inputs, h % call.group == 0, [&](Inputs& of) { run(b * H + h, of, to); });
+        run_head(feature, inputs, h % call.group == 0, [&](Inputs& of) { run(b * H + h, of, to); });
       });
     }
   };
@@ -189,15 +190,15 @@ double GradientBatches<Scalar, F>::run(RowKind kind, const F& feature, VjpTransi
   parallel_for(key_heads, threads, workspaces, [&](Index n, VjpWorkspace<Scalar>& work) {
     if (chunk_of_scan(n) > 0) return;
     run_key_head(n, [&](Index head, const Inputs& inputs, const VjpResults<Scalar>& to) {
-      GradientCalls<Scalar, F>::run(form_of_head(head), inputs, to, work);
+      GradientCalls<Scalar, F>::run(form_of_head(head), feature, inputs, to, work);
     });
   });
   if constexpr (has_embedding<F> && F::score == Score::power)
     for (Index n = 0; n < key_heads; ++n)
       if (const Index chunk = chunk_of_scan(n); chunk > 0)
         run_key_head(n, [&](Index, Inputs& inputs, const VjpResults<Scalar>& to) {
-          inputs.options.chunk = chunk;
-          ScanVjp<Scalar, F>(inputs, to, workspaces, threads).run();
+          inputs.call.options.chunk = chunk;
+          ScanVjp<Scalar, F>(feature, inputs, to, workspaces, threads).run();
         });
   for (Index n = 0; n < x.d_states.size(); ++n) *x.d_states[n] = std::move(d_states[at(n)]);
   return std::accumulate(scales.begin(), scales.end(), 0.);
@@ -237,13 +238,13 @@ inline namespace SYMPOW_THREADS {
 /// bit for any number of threads. Throws as `attend` does, before anything is touched, `ShapeMismatch` for gradients of
 /// another shape, and `InvalidArgument` for gradients that share memory and for a tape of another normalization, scale
 /// or mask.
-template <class Normalization = DefaultNormalization, FeatureMap F, class Transitions>
+template <class Normalization = DefaultNormalization, FeatureMap F, detail::TransitionsOfBatch Transitions>
 auto attend_vjp(const F& feature, const Transitions& transitions, const AttendVjpCall<float, F>& call) {
   return detail::batch_gradients(detail::row_kind<Normalization, F>(), feature, transitions, call,
                                  detail::threads_of_program(call.options.threads));
 }
 /// Overload for double.
-template <class Normalization = DefaultNormalization, FeatureMap F, class Transitions>
+template <class Normalization = DefaultNormalization, FeatureMap F, detail::TransitionsOfBatch Transitions>
 auto attend_vjp(const F& feature, const Transitions& transitions, const AttendVjpCall<double, F>& call) {
   return detail::batch_gradients(detail::row_kind<Normalization, F>(), feature, transitions, call,
                                  detail::threads_of_program(call.options.threads));

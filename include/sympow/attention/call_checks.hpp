@@ -4,13 +4,9 @@
 
 #include <algorithm>
 #include <cmath>
-#include <functional>
 #include <limits>
-#include <memory>
-#include <numeric>
 #include <string>
 #include <type_traits>
-#include <vector>
 
 #include <sympow/attention/diagnostics.hpp>
 #include <sympow/attention/options.hpp>
@@ -18,6 +14,7 @@
 #include <sympow/core/memory_layout.hpp>
 #include <sympow/core/optional_ref.hpp>
 #include <sympow/core/view.hpp>
+#include <sympow/detail/forward.hpp>
 #include <sympow/feature/feature_map.hpp>
 #include <sympow/transition/transition.hpp>
 
@@ -26,26 +23,14 @@ namespace SYMPOW_NAMESPACE::detail {
 /// The run-time value of a choice of normalisation, or a sentence why there is none.
 template <class Normalization, FeatureMap F>
 constexpr RowKind row_kind() {
-  if constexpr (std::is_same_v<Normalization, DefaultNormalization>) {
-    return F::nonnegative ? RowKind::weighted_means : RowKind::sums;
-  } else if constexpr (std::is_same_v<Normalization, Normalized>) {
-    static_assert(F::nonnegative,
-                  "this feature map has negative scores (an odd power, Linear) and gives no distribution: "
-                  "use Unnormalized, or SignedNormalized if signed weights are meant");
-    return RowKind::weighted_means;
-  } else if constexpr (std::is_same_v<Normalization, SignedNormalized>) {
-    return RowKind::signed_means;
-  } else {
-    static_assert(std::is_same_v<Normalization, Unnormalized>,
-                  "the first template argument of a form is Normalized, Unnormalized or SignedNormalized");
-    return RowKind::sums;
-  }
-}
-
-/// Tokens that a call goes over: those of its keys and those at which its queries stand.
-template <class Q, class K>
-Index tokens_of(const Q& queries, const K& keys, const Mask& mask) {
-  return std::max(keys.cols(), queries.cols() + mask.offset);
+  constexpr bool is_default = std::is_same_v<Normalization, DefaultNormalization>,
+                 means = std::is_same_v<Normalization, Normalized> || (is_default && F::nonnegative),
+                 signed_means = std::is_same_v<Normalization, SignedNormalized>,
+                 sums = std::is_same_v<Normalization, Unnormalized> || (is_default && !F::nonnegative);
+  static_assert(signed_means || sums || (means && F::nonnegative),
+                "the first template argument of a form is Unnormalized, SignedNormalized or, for a feature map without "
+                "negative scores, Normalized: those of an odd power or Linear give no distribution");
+  return means ? RowKind::weighted_means : signed_means ? RowKind::signed_means : RowKind::sums;
 }
 
 /// Throws `NotFinite` with the position of the first entry that is not finite.
@@ -55,26 +40,6 @@ void check_finite(const char* name, const X& x) {
     for (Index i = 0; i < x.rows(); ++i)
       if (!std::isfinite(x.coeff(i, t)))
         raise<NotFinite>(name, "(", i, ", ", t, ") is ", static_cast<double>(x.coeff(i, t)), ", must be finite");
-}
-
-/// Throws `InvalidArgument` if one object of a range, which a call changes, stands in two places of it. The addresses
-/// of a container's elements rise; those of other ranges are sorted.
-template <class Range>
-void check_distinct(const char* name, const Range& range) {
-  const auto at = [&](Index n) -> const void* { return std::addressof(*range[n]); };
-  const Index count = range.size();
-  const std::less<const void*> before;
-  Index rising = 1;
-  while (rising < count && before(at(rising - 1), at(rising))) ++rising;
-  if (rising >= count) return;
-  std::vector<Index> order(static_cast<std::size_t>(count));
-  std::iota(order.begin(), order.end(), 0);
-  std::sort(order.begin(), order.end(),
-            [&](Index i, Index j) { return before(at(i), at(j)) || (at(i) == at(j) && i < j); });
-  const auto twice = std::adjacent_find(order.begin(), order.end(), [&](Index i, Index j) { return at(i) == at(j); });
-  if (twice != order.end())
-    raise<InvalidArgument>(name, ": number ", twice[1], " is the same object as number ", twice[0],
-                           ", must be another one");
 }
 
 /// A mask in a message.
@@ -107,9 +72,10 @@ void check_gates(const TransitionView<Scalar>& transition, Index tokens) {
 /// Throws `ShapeMismatch`, `InvalidArgument`, `InvalidGate` or `NotFinite` unless the arguments of a call fit each
 /// other.
 template <Score score, class Scalar>
-void check_call(const TransitionView<Scalar>& transition, std::type_identity_t<MatrixView<const Scalar>> queries,
-                std::type_identity_t<MatrixView<const Scalar>> keys,
-                std::type_identity_t<MatrixView<const Scalar>> values, const Options& options) {
+void check_call(const ForwardCall<Scalar>& call) {
+  const TransitionView<Scalar>& transition = *call.transition;
+  const MatrixView<const Scalar>&queries = call.Q, &keys = call.K, &values = call.V;
+  const Options& options = call.options;
   const Mask& mask = options.mask;
   // Queries stand where tokens can be, and not so far behind the last key that a transition of any length would be gone
   // through for nothing.
@@ -127,7 +93,7 @@ void check_call(const TransitionView<Scalar>& transition, std::type_identity_t<M
     check_size("columns of K", keys.cols(), queries.cols(),
                "columns of Q, one a token, unless options.mask says otherwise");
   check_size("columns of V", values.cols(), keys.cols(), "columns of K, one a token");
-  const Index tokens = tokens_of(queries, keys, mask);
+  const Index tokens = call.tokens();
   if (transition.length() != Dynamic)
     check_size("length of the transition", transition.length(), tokens,
                mask.is_aligned() ? "columns of Q, one a token; of a T x d matrix give the transpose"
@@ -180,12 +146,9 @@ constexpr bool check_types() {
   constexpr bool one_scalar = std::is_same_v<Scalar, typename K::Scalar> &&
                               std::is_same_v<Scalar, typename V::Scalar> &&
                               (std::is_same_v<Scalar, float> || std::is_same_v<Scalar, double>);
-  constexpr bool is_exact = ExactScalar<Scalar>;
-  static_assert(!is_exact,
-                "the forms round, with exponents and tails: for an exact scalar there are exact::definition, "
-                "exact::recurrent and exact::chunked");
-  static_assert(one_scalar || is_exact,
-                "queries, keys and values have one scalar type, float or double; use .cast<>()");
+  static_assert(one_scalar,
+                "queries, keys and values have one scalar type, float or double; use .cast<>(). For an exact scalar "
+                "there are exact::definition, exact::recurrent and exact::chunked");
   constexpr bool embeds_views = requires(const F& f, MatrixView<Scalar> x, MatrixView<Scalar> y) { f.embed(x, y); },
                  can_embed = !one_scalar || F::score != Score::embedded || (FiniteFeatureMap<F> && embeds_views),
                  has_exponents = ScaledFeatureMap<F> && requires(const F& f, double s) { f.kappa(s); },

@@ -160,16 +160,12 @@ void check_state(const Given<Content>& given, const F& feature, const Transition
 /// Whether a feature map has states, which a transition can move; false after a sentence.
 template <FeatureMap F, Transition A>
 constexpr bool check_moves() {
-  constexpr bool is_finite = FiniteFeatureMap<F>, moves = !is_finite || has_state_forms<F, A>;
-  static_assert(is_finite,
-                "this feature map (Exponential, or one without dimension and embed) has no finite embedding, hence no "
-                "state: it has the attention form only");
-  static_assert(moves,
-                "a state form needs a transition that moves states: one that mixes channels needs apply_to_keys and "
-                "apply_to_state, and a feature map that is linear, as its lift to a power would be D x D at every "
-                "token; one that "
-                "scales channels needs log_channel_totals. Without it there is the attention form");
-  return is_finite && moves;
+  static_assert(has_state_forms<F, A>,
+                "a state form needs a feature map with a finite embedding, which has dimension and embed (Exponential "
+                "has none), and a transition that moves states: one that scales channels has log_channel_totals; one "
+                "that mixes them has apply_to_keys and apply_to_state, and goes with a linear feature map, as its lift "
+                "to a power would be D x D at every token. Without these there is the attention form");
+  return has_state_forms<F, A>;
 }
 
 /// Throws `InvalidArgument` unless a state form goes with a mask.
@@ -194,43 +190,36 @@ constexpr bool check_state_form() {
     return false;
 }
 
-/// What all forms are given, with the feature map as passes see it. The state is that of all heads of a group, Q and Y
-/// are those of the first.
-template <class Scalar, FeatureMap F>
+/// What a form is given: what its pass is, and the state, that of all heads of a group, and tape that come with it.
+template <class Scalar>
 struct FormInputs {
-  RowKind kind;
-  const F& feature;
-  const TransitionView<Scalar>& transition;
-  ConstBatch<Scalar> Q, K, V;
-  const Options& options;
+  ForwardCall<Scalar> call;
   Given<StateContent<Scalar>> state = {};  ///< of a state form; without one it begins from nothing
-  std::optional<Batch<Scalar>> Y = {};     ///< without it there are no rows; nobody looks at Q
   Given<TapeContent<Scalar>> tape = {};    ///< filled by attention, and by chunks under causal()
-  HeadGroup group = {};
 };
 
 /// f(the state of a call, or an empty one, which is dropped).
 template <class Scalar, FeatureMap F>
-void with_state(const FormInputs<Scalar, F>& x, const auto& f) {
+void with_state(const F& feature, const FormInputs<Scalar>& x, const auto& f) {
   if (x.state) return f(*x.state);
-  StateContent<Scalar> own = empty_state<Scalar>(x.feature, x.Q.rows(), x.V.rows());
+  StateContent<Scalar> own = empty_state<Scalar>(feature, x.call.Q.rows(), x.call.V.rows());
   own.frames.drop_product();
   f(own);
 }
 
-/// The rows of a state form; the state goes on.
+/// The rows of a state form; the state goes on by what the call's transition says, which its pass may have in factors.
 template <class Scalar, FeatureMap F>
-void go_on_from(StateContent<Scalar>& state, Form form, const FormInputs<Scalar, F>& x, ForwardCall<Scalar>& call) {
+void go_on_from(StateContent<Scalar>& state, Form form, const F& feature, const TransitionView<Scalar>& given,
+                const ForwardCall<Scalar>& call, ForwardBuffers<Scalar>& memory) {
   Frames<Scalar>& frames = state.frames;
   const Index before = frames.tokens;
   double log_decay = frames.log_decay;
-  call.state = &state;
-  ForwardPasses<Scalar, F>::from_state(form, x.feature, call);
-  if (&call.transition != &x.transition) {  // what the state says of its decays is what the transition says
-    for (Index t = 0; t < frames.tokens - before; ++t) log_decay += x.transition.log_decay(t);
+  ForwardPasses<Scalar, F>::from_state(form, feature, call, state, memory);
+  if (call.transition != &given) {
+    for (Index t = 0; t < frames.tokens - before; ++t) log_decay += given.log_decay(t);
     frames.log_decay = log_decay;
-    const double log_gates = x.transition.total_max_log_gate();
-    if (x.transition.key_action() == KeyAction::mix)
+    const double log_gates = given.total_max_log_gate();
+    if (given.key_action() == KeyAction::mix)
       frames.key_product *= static_cast<Scalar>(std::exp(log_gates));
     else
       frames.log_channels.array() += log_gates;
@@ -238,15 +227,14 @@ void go_on_from(StateContent<Scalar>& state, Form form, const FormInputs<Scalar,
   state.interrupted = false;
 }
 
-/// The same by chunks; the tape keeps states on the way.
-template <class Scalar, FeatureMap F>
-void record_chunks(StateContent<Scalar>& state, const FormInputs<Scalar, F>& x, ForwardCall<Scalar>& call) {
-  Index& chunk = call.options.chunk;
-  chunk = chunk_from(state, x.transition, x.K.cols(), x.options);
-  TapeContent<Scalar>& kept = *x.tape;
+/// go_on() goes on from a state by chunks; the tape keeps states on the way.
+template <class Scalar>
+void record_chunks(TapeContent<Scalar>& kept, const StateContent<Scalar>& state, const TransitionView<Scalar>& given,
+                   ForwardCall<Scalar>& call, const auto& go_on) {
+  const Index T = call.K.cols(), chunk = chunk_from(state, given, T, call.options);
   auto& states = kept.states;
-  kept.tokens = x.K.cols(), kept.chunk = chunk, kept.action = x.transition.key_action();
-  kept.between = chunk * std::clamp<Index>(x.options.checkpoint, 1, std::numeric_limits<Index>::max() / chunk);
+  call.options.chunk = kept.chunk = chunk, kept.tokens = T, kept.action = given.key_action();
+  kept.between = chunk * std::clamp<Index>(call.options.checkpoint, 1, std::numeric_limits<Index>::max() / chunk);
   if (!states.empty() && !states.front().has_sizes_of(state)) states.clear();
   std::size_t n = 0;
   const auto keep = [&](Index t) {
@@ -257,8 +245,8 @@ void record_chunks(StateContent<Scalar>& state, const FormInputs<Scalar, F>& x, 
   };
   const Visitor<Index> visit_chunk(keep);
   call.visit_chunk = &visit_chunk;
-  go_on_from(state, Form::chunked, x, call);
-  if (x.K.cols() == 0) keep(0);
+  go_on();
+  if (T == 0) keep(0);
   states.erase(states.begin() + static_cast<std::ptrdiff_t>(n), states.end());
   kept.frame = state.frames.end;
   kept.form = Form::chunked;
@@ -267,32 +255,35 @@ void record_chunks(StateContent<Scalar>& state, const FormInputs<Scalar, F>& x, 
 /// Calls under any transition, compiled once for a scalar type and a feature map as passes see it.
 template <class Scalar, FeatureMap F>
 struct FormCalls {
-  using Inputs = FormInputs<Scalar, F>;
+  using Inputs = FormInputs<Scalar>;
 
   /// Throws what is wrong with a call, before anything is touched.
-  static void check(Form form, const Inputs& x);
+  static void check(Form form, const F& feature, const Inputs& x);
   /// A checked call.
-  static void attention(const Inputs& x, Workspace<Scalar>& workspace);
-  static void from_state(Form form, const Inputs& x, Workspace<Scalar>& workspace);
+  static void attention(const F& feature, const Inputs& x, Workspace<Scalar>& workspace);
+  static void from_state(Form form, const F& feature, const Inputs& x, Workspace<Scalar>& workspace);
   /// The form that a batch has chosen and checked.
-  static void run(Form form, const Inputs& x, Workspace<Scalar>& workspace) {
-    form == Form::attention ? attention(x, workspace) : from_state(form, x, workspace);
+  static void run(Form form, const F& feature, const Inputs& x, Workspace<Scalar>& workspace) {
+    form == Form::attention ? attention(feature, x, workspace) : from_state(form, feature, x, workspace);
   }
 };
 
 template <class Scalar, FeatureMap F>
-void FormCalls<Scalar, F>::check(Form form, const Inputs& x) {
-  const Options& options = x.options;
-  check_call<F::score>(x.transition, x.Q, x.K, x.V, options);
+void FormCalls<Scalar, F>::check(Form form, const F& feature, const Inputs& x) {
+  const auto& [call, state, tape] = x;
+  const Options& options = call.options;
+  check_call<F::score>(call);
   if constexpr (has_embedding<F>)
     if (form != Form::attention) {
-      check_state(x.state, x.feature, x.transition, x.Q.rows(), x.V.rows());
+      check_state(state, feature, *call.transition, call.Q.rows(), call.V.rows());
       check_state_mask(options.mask);
     }
-  if (x.Y) check_rows("Y", *x.Y, x.Q, x.V);
-  if (x.Y)
-    check_outputs({{"Y", layout_of(*x.Y)}}, {{"Q", layout_of(x.Q)}, {"K", layout_of(x.K)}, {"V", layout_of(x.V)}});
-  if (x.tape && form == Form::chunked) {
+  if (call.has_queries) {
+    check_rows("Y", call.Y, call.Q, call.V);
+    check_outputs({{"Y", layout_of(call.Y)}},
+                  {{"Q", layout_of(call.Q)}, {"K", layout_of(call.K)}, {"V", layout_of(call.V)}});
+  }
+  if (tape && form == Form::chunked) {
     if (options.mask != causal())
       raise<InvalidArgument>("chunked: a tape goes with the mask causal(), of queries that stand at their keys");
     if (options.diagnostics != nullptr)
@@ -300,50 +291,45 @@ void FormCalls<Scalar, F>::check(Form form, const Inputs& x) {
   }
 }
 
-/// f(the call in the terms of its pass): the largest gate of every token is a scalar one where the slowest channels of
+/// f(the call as its pass takes it): the largest gate of every token is a scalar one where the slowest channels of
 /// powers decay by more than e^-27 over the call.
 template <class Scalar, FeatureMap F>
-void with_forward_call(const FormInputs<Scalar, F>& x, Workspace<Scalar>& workspace, const auto& f) {
-  if (x.options.diagnostics != nullptr) reset(*x.options.diagnostics, x.Y ? x.Q.cols() : 0);
-  const int P = degree_in(x.feature);
-  const bool is_slow = F::score == Score::power && P * x.transition.total_max_log_gate() < least_log_decay;
-  const auto slow = is_slow ? x.transition.factor_out_max_gate(P) : nullptr;
-  std::optional<Batch<Scalar>> Y = x.Y;
-  ForwardCall<Scalar> call{.transition = slow ? *slow : x.transition,
-                           .rows = x.kind,
-                           .options = x.options,
-                           .Q = x.Q,
-                           .K = x.K,
-                           .V = x.V,
-                           .Y = Y ? MatrixView<Scalar>(*Y) : MatrixView<Scalar>(nullptr, 0, 0),
-                           .memory = WorkspaceAccess::forward(workspace),
-                           .has_queries = static_cast<bool>(x.Y),
-                           .group = x.group};
+void with_pass_call(const F& feature, ForwardCall<Scalar> call, const auto& f) {
+  if (call.options.diagnostics != nullptr) reset(*call.options.diagnostics, call.has_queries ? call.Q.cols() : 0);
+  const int P = degree_in(feature);
+  const bool is_slow = F::score == Score::power && P * call.transition->total_max_log_gate() < least_log_decay;
+  const auto slow = is_slow ? call.transition->factor_out_max_gate(P) : nullptr;
+  if (slow) call.transition = slow.get();
   f(call);
 }
 
 template <class Scalar, FeatureMap F>
-void FormCalls<Scalar, F>::attention(const Inputs& x, Workspace<Scalar>& workspace) {
-  with_forward_call(x, workspace, [&](ForwardCall<Scalar>& call) {
-    if (!x.tape) return ForwardPasses<Scalar, F>::attention(x.feature, call);
+void FormCalls<Scalar, F>::attention(const F& feature, const Inputs& x, Workspace<Scalar>& workspace) {
+  with_pass_call(feature, x.call, [&](ForwardCall<Scalar>& call) {
+    auto& memory = WorkspaceAccess::forward(workspace);
+    if (!x.tape) return ForwardPasses<Scalar, F>::attention(feature, call, memory);
     TapeContent<Scalar>& kept = *x.tape;
     kept.sums.resize(static_cast<std::size_t>(call.Y.cols()));
     resize_safely(kept.Y, call.Y.rows(), call.Y.cols());
     call.sums = kept.sums.data();
-    ForwardPasses<Scalar, F>::attention(x.feature, call);
+    ForwardPasses<Scalar, F>::attention(feature, call, memory);
     kept.Y = call.Y;
-    kept.kind = x.kind, kept.scale = x.options.scale, kept.mask = x.options.mask;
+    kept.kind = call.rows, kept.scale = call.options.scale, kept.mask = call.options.mask;
     kept.form = Form::attention;
   });
 }
 
 template <class Scalar, FeatureMap F>
-void FormCalls<Scalar, F>::from_state(Form form, const Inputs& x, Workspace<Scalar>& workspace) {
+void FormCalls<Scalar, F>::from_state(Form form, const F& feature, const Inputs& x, Workspace<Scalar>& workspace) {
   if constexpr (has_embedding<F>)
-    with_forward_call(x, workspace, [&](ForwardCall<Scalar>& call) {
-      with_state(x, [&](StateContent<Scalar>& from) {
-        if (x.tape && form == Form::chunked && x.options.mask == causal()) return record_chunks(from, x, call);
-        go_on_from(from, form, x, call);
+    with_pass_call(feature, x.call, [&](ForwardCall<Scalar>& call) {
+      with_state(feature, x, [&](StateContent<Scalar>& state) {
+        const TransitionView<Scalar>& given = *x.call.transition;
+        const auto go_on = [&] { go_on_from(state, form, feature, given, call, WorkspaceAccess::forward(workspace)); };
+        if (x.tape && form == Form::chunked && call.options.mask == causal())
+          record_chunks(*x.tape, state, given, call, go_on);
+        else
+          go_on();
       });
     });
 }
@@ -357,20 +343,22 @@ void call_form(RowKind kind, const F& feature, const A& transition, const ConstB
   using Calls = FormCalls<Scalar, InterfaceOf<Scalar, F>>;
   const auto& of_passes = pass_feature<Scalar>(feature);
   const ViewOf<Scalar, A> view(transition);
-  typename Calls::Inputs x{kind, of_passes, view, Q, K, V, options, StateAccess::given(state)};
-  if (output) x.Y.emplace(output->rows());
+  std::optional<Batch<Scalar>> rows;
+  if (output) rows.emplace(output->rows());
+  const MatrixView<Scalar> Y = rows ? MatrixView<Scalar>(*rows) : MatrixView<Scalar>(nullptr, 0, 0);
+  FormInputs<Scalar> x{{kind, &view, Q, K, V, options, Y, static_cast<bool>(output)}, StateAccess::given(state)};
   constexpr bool can_keep = !std::is_same_v<TapeType, NoTape>;
   if constexpr (can_keep)
     if (output) x.tape = StateAccess::given(output->tape());
-  Calls::check(form, x);
+  Calls::check(form, of_passes, x);
   if constexpr (can_keep)
     if (x.tape) StateAccess::begin(*output->tape(), feature);
   std::optional<Workspace<Scalar>> own;
   Workspace<Scalar>& memory = workspace ? *workspace : own.emplace();
   if constexpr (form == Form::attention)
-    Calls::attention(x, memory);
+    Calls::attention(of_passes, x, memory);
   else
-    Calls::from_state(form, x, memory);
+    Calls::from_state(form, of_passes, x, memory);
 }
 
 }  // namespace detail

@@ -136,66 +136,61 @@ namespace SYMPOW_NAMESPACE::detail {
 /// Whether a call has gradients; false after a sentence that names what is missing. Scores that are direct need no φ.
 template <class F, class A, class Scalar, bool is_direct = false>
 constexpr bool check_vjp() {
-  static_assert(
-      HasVjp<A, Scalar>,
-      "gradients need a transition with a way back: Gradient, zero_gradient, add_decay_flows, to_segment_frame_vjp "
-      "and apply_to_queries_vjp, see transition/segment_vjp.hpp");
   constexpr bool embeds = F::score == Score::exponential || FeatureMapWithVjp<F> ||
-                          (is_direct && (F::score == Score::power || KernelWithSlope<F>));
-  static_assert(embeds,
-                "gradients need embed_vjp(x, y, dy, dx) of the feature map; those of attention do without it for a "
-                "power, and where there are kappa(s) and kappa_slope(s)");
-  return HasVjp<A, Scalar> && embeds;
+                          (is_direct && (F::score == Score::power || KernelWithSlope<F>)),
+                 has_gradients = HasVjp<A, Scalar> && embeds;
+  static_assert(
+      has_gradients,
+      "gradients need a transition with a way back (Gradient, zero_gradient, add_decay_flows, "
+      "to_segment_frame_vjp and apply_to_queries_vjp, see transition/segment_vjp.hpp) and embed_vjp(x, y, dy, "
+      "dx) of the feature map; those of attention do without the latter for a power, and where there are "
+      "kappa(s) and kappa_slope(s)");
+  return has_gradients;
 }
 
-/// What gradient calls are given. Without a state or a tape a state form begins from an empty state.
-template <class Scalar, FeatureMap F>
+/// What gradients are given: what their form is, what the loss says of its rows, and where its state or tape begins.
+template <class Scalar>
 struct VjpInputs {
-  RowKind kind;
-  const F& feature;
-  VjpView<Scalar>& transition;
-  MatrixView<const Scalar> Q, K, V, dY;
-  Options options;
-  Given<const StateContent<Scalar>> state = {};  ///< before the first token
+  ForwardCall<Scalar> call;  ///< without Y
+  VjpView<Scalar>& vjp;      ///< of its transition
+  MatrixView<const Scalar> dY;
+  Given<const StateContent<Scalar>> state = {};  ///< before the first token; without it and a tape nothing came before
   Given<const TapeContent<Scalar>> tape = {};
   /// That behind the last token, and then that before the first. 0 if it is left out.
   OptionalRef<Adjoint<Scalar>> d_state = {};
+
+  [[nodiscard]] Index d() const { return call.K.rows(); }
+  [[nodiscard]] Index e() const { return call.V.rows(); }
 };
 
-/// f(the call in the terms of its engine): of powers with the gates of slowest channels as scalar ones.
+/// f(the call as its pass takes it): of powers with the gates of slowest channels as scalar ones.
 template <class Scalar, FeatureMap F>
-void with_backward_call(const VjpInputs<Scalar, F>& x, const VjpResults<Scalar>& to, VjpWorkspace<Scalar>& workspace,
-                        const auto& f) {
-  const auto factored = F::score == Score::power ? x.transition.factor_out_max_gate(degree_in(x.feature)) : nullptr;
-  VjpView<Scalar>& vjp = factored ? *factored : x.transition;
-  f(BackwardCall<Scalar>{.transition = vjp.transition(),
-                         .vjp = vjp,
-                         .rows = x.kind,
-                         .options = x.options,
-                         .Q = x.Q,
-                         .K = x.K,
-                         .V = x.V,
-                         .dY = x.dY,
-                         .to = to,
-                         .forward = WorkspaceAccess::forward(workspace),
-                         .buffers = WorkspaceAccess::backward(workspace)});
+void with_backward_call(const F& feature, const VjpInputs<Scalar>& x, const VjpResults<Scalar>& to,
+                        VjpWorkspace<Scalar>& workspace, const auto& f) {
+  BackwardCall<Scalar> call{
+      x.call, &x.vjp, x.dY, to, WorkspaceAccess::forward(workspace), WorkspaceAccess::backward(workspace)};
+  const auto factored = F::score == Score::power ? x.vjp.factor_out_max_gate(degree_in(feature)) : nullptr;
+  if (factored) call.vjp = factored.get(), call.transition = &factored->transition();
+  f(call);
 }
 
 /// The rows of a tape. Throws `InvalidArgument` or `ShapeMismatch` unless they can be those of a call.
 template <class Scalar, class F>
-SavedRows<Scalar> rows_of_tape(const VjpInputs<Scalar, F>& x) {
+SavedRows<Scalar> rows_of_tape(const F& feature, const VjpInputs<Scalar>& x) {
   if (!x.tape) return {};
   const TapeContent<Scalar>& kept = *x.tape;
   if (kept.form != Form::attention)
     raise<InvalidArgument>("attention_vjp: the tape holds no rows, must be one that attention() has filled");
-  if (!is_feature(x.tape.feature, x.feature))
+  if (!is_feature(x.tape.feature, feature))
     raise<FeatureMismatch>("attention_vjp: the tape was filled with another feature map");
   check_size("columns of dY", x.dY.cols(), std::ssize(kept.sums), "rows of the tape");
   check_size("rows of dY", x.dY.rows(), kept.Y.rows(), "entries of each row of the tape");
-  if (x.kind != kept.kind) raise<InvalidArgument>("attention_vjp: the rows of the tape were normalized in another way");
-  if (x.options.scale != kept.scale || x.options.mask != kept.mask)
+  const Options& options = x.call.options;
+  if (x.call.rows != kept.kind)
+    raise<InvalidArgument>("attention_vjp: the rows of the tape were normalized in another way");
+  if (options.scale != kept.scale || options.mask != kept.mask)
     raise<InvalidArgument>("attention_vjp: the tape was made with the scale ", kept.scale, " and ", in_words(kept.mask),
-                           ", the options have ", x.options.scale, " and ", in_words(x.options.mask));
+                           ", the options have ", options.scale, " and ", in_words(options.mask));
   return {kept.sums.data(), kept.Y.data()};
 }
 
@@ -246,20 +241,20 @@ void fold_whole(const F& feature, StateContent<Scalar>& state) {
 /// Throws `InvalidArgument`, `ShapeMismatch`, `FeatureMismatch` or `FrameMismatch` for a tape that the forward pass of
 /// a call cannot have filled.
 template <class Scalar, class F>
-void check_tape(const VjpInputs<Scalar, F>& x) {
+void check_tape(const F& feature, const VjpInputs<Scalar>& x) {
   const TapeContent<Scalar>& kept = *x.tape;
-  const TransitionView<Scalar>& transition = x.transition.transition();
-  if (x.options.mask != causal()) raise<InvalidArgument>("chunked_vjp: a tape goes with the mask causal()");
+  const TransitionView<Scalar>& transition = *x.call.transition;
+  if (x.call.options.mask != causal()) raise<InvalidArgument>("chunked_vjp: a tape goes with the mask causal()");
   if (kept.form != Form::chunked)
     raise<InvalidArgument>("chunked_vjp: the tape holds no states, must be one that chunked() has filled");
-  check_size("columns of K", x.K.cols(), kept.tokens, "tokens of the tape");
+  check_size("columns of K", x.call.K.cols(), kept.tokens, "tokens of the tape");
   if (kept.action != transition.key_action())
     raise<FrameMismatch>("the tape was filled under a transition that ", in_words(kept.action), ", that of the call ",
                          in_words(transition.key_action()));
   try {
     const Given<const StateContent<Scalar>> first{kept.states.front(), x.tape.feature};
-    check_state(first, x.feature, transition, x.Q.rows(), x.V.rows());
-    transition.check_frame(kept.frame, x.K.rows());
+    check_state(first, feature, transition, x.d(), x.e());
+    transition.check_frame(kept.frame, x.d());
   } catch (...) {
     rethrow_with_prefix(Errors{}, "a state of the tape: ");
   }
@@ -267,14 +262,13 @@ void check_tape(const VjpInputs<Scalar, F>& x) {
 
 /// Throws `ShapeMismatch` or `FrameMismatch` unless a gradient is that of a state which the call could leave.
 template <class Scalar, class F>
-void check_state_gradient(const VjpInputs<Scalar, F>& x) {
+void check_state_gradient(const F& feature, const VjpInputs<Scalar>& x) {
   const Adjoint<Scalar>& adjoint = *x.d_state;
-  check_size("key dimension of the state's gradient", adjoint.sums.log_channels.size(), x.Q.rows(),
-             "that of the state");
-  check_size("value dimension of the state's gradient", adjoint.sums.S.rows(), x.V.rows(), "that of the state");
-  check_size("dimension of the state's gradient", adjoint.sums.S.cols(), x.feature.dimension(x.Q.rows()),
+  check_size("key dimension of the state's gradient", adjoint.sums.log_channels.size(), x.d(), "that of the state");
+  check_size("value dimension of the state's gradient", adjoint.sums.S.rows(), x.e(), "that of the state");
+  check_size("dimension of the state's gradient", adjoint.sums.S.cols(), feature.dimension(x.d()),
              "that of the feature map");
-  const Index angles = adjoint.frame.size(), planes = x.transition.planes().count;
+  const Index angles = adjoint.frame.size(), planes = x.vjp.planes().count;
   if (angles != 0 && angles != planes)
     raise<FrameMismatch>("the state's gradient is that under a rotation of ", angles, " ", Frame::angles,
                          ", the transition has ", planes,
@@ -284,38 +278,39 @@ void check_state_gradient(const VjpInputs<Scalar, F>& x) {
 
 /// The adjoint state behind the last token of a call.
 template <class Scalar, FeatureMap F>
-Adjoint<Scalar> adjoint_of(const VjpInputs<Scalar, F>& x) {
-  return x.d_state ? *x.d_state : no_adjoint<Scalar>(x.feature.dimension(x.K.rows()), x.K.rows(), x.V.rows());
+Adjoint<Scalar> adjoint_of(const F& feature, const VjpInputs<Scalar>& x) {
+  return x.d_state ? *x.d_state : no_adjoint<Scalar>(feature.dimension(x.d()), x.d(), x.e());
 }
 
 /// The gradients of a state form, from its state or tape.
 template <class Scalar, FeatureMap F>
-void go_back_by_chunks(const VjpInputs<Scalar, F>& x, const BackwardCall<Scalar>& call) {
+void go_back_by_chunks(const F& feature, const VjpInputs<Scalar>& x, const BackwardCall<Scalar>& call) {
   using Pass = BackwardPasses<Scalar, F>;
   const auto load = [&](Index n, StateContent<Scalar>& at) {  // of a tape with more than one
     at = x.tape->states[static_cast<std::size_t>(n)];
-    fold_whole(x.feature, at);
+    fold_whole(feature, at);
   };
   StateContent<Scalar> first = x.tape    ? x.tape->states.front()
                                : x.state ? *x.state
-                                         : empty_state<Scalar>(x.feature, x.K.rows(), x.V.rows(), 0);
-  fold_whole(x.feature, first);
-  const Index chunk = x.tape ? x.tape->chunk : chunk_from(first, x.transition.transition(), x.K.cols(), x.options);
-  Adjoint<Scalar> adjoint = adjoint_of(x);
+                                         : empty_state<Scalar>(feature, x.d(), x.e(), 0);
+  fold_whole(feature, first);
+  const TransitionView<Scalar>& transition = *x.call.transition;
+  const Index chunk = x.tape ? x.tape->chunk : chunk_from(first, transition, x.call.K.cols(), x.call.options);
+  Adjoint<Scalar> adjoint = adjoint_of(feature, x);
   const CheckpointSource<Scalar> states{load, x.tape ? std::ssize(x.tape->states) : 1, x.tape ? x.tape->between : 0,
                                         adjoint};
-  const bool turns = x.transition.transition().key_action() == KeyAction::turn;
+  const bool turns = transition.key_action() == KeyAction::turn;
   const auto set_gauge_at = [&](StateContent<Scalar>& at, bool from_frame) {
     at.sums.settle();
-    set_gauge(x.feature, x.transition, at.sums, adjoint, call.buffers.state.turns, from_frame);
+    set_gauge(feature, x.vjp, at.sums, adjoint, call.buffers.state.turns, from_frame);
   };
   if (turns && !adjoint.has_gauge) {
     StateContent<Scalar> last = first;
-    Pass::from_states(x.feature, call, states, chunk, last, BackwardPart::absorb);
+    Pass::from_states(feature, call, states, chunk, last, BackwardPart::absorb);
     set_gauge_at(last, true);
   }
   StateContent<Scalar> at = turns ? first : std::move(first);
-  Pass::from_states(x.feature, call, states, chunk, at);
+  Pass::from_states(feature, call, states, chunk, at);
   if (turns) set_gauge_at(first, false);
   if (x.d_state) *x.d_state = std::move(adjoint);
 }
@@ -323,43 +318,45 @@ void go_back_by_chunks(const VjpInputs<Scalar, F>& x, const BackwardCall<Scalar>
 /// Gradients of calls under any transition, compiled once for a scalar type and a feature map as passes see it.
 template <class Scalar, FeatureMap F>
 struct GradientCalls {
-  using Inputs = VjpInputs<Scalar, F>;
+  using Inputs = VjpInputs<Scalar>;
 
   /// Throws what the form does, and what is wrong beside; before anything is touched.
-  static void check(Form form, const Inputs& x);
+  static void check(Form form, const F& feature, const Inputs& x);
   /// Adds to the gradients of a checked call: of the attention form, or else of the chunked one.
-  static void run(Form form, const Inputs& x, const VjpResults<Scalar>& to, VjpWorkspace<Scalar>& work);
+  static void run(Form form, const F& feature, const Inputs& x, const VjpResults<Scalar>& to,
+                  VjpWorkspace<Scalar>& work);
 };
 
 template <class Scalar, FeatureMap F>
-void GradientCalls<Scalar, F>::check(Form form, const Inputs& x) {
-  check_call<F::score>(x.transition.transition(), x.Q, x.K, x.V, x.options);
-  check_rows("dY", x.dY, x.Q, x.V);
-  if (x.options.diagnostics != nullptr)
+void GradientCalls<Scalar, F>::check(Form form, const F& feature, const Inputs& x) {
+  const auto& call = x.call;
+  check_call<F::score>(call);
+  check_rows("dY", x.dY, call.Q, call.V);
+  if (call.options.diagnostics != nullptr)
     raise<InvalidArgument>("options: diagnostics are of rows, ask the form for them; gradients have none");
-  if (x.options.check_finite) check_finite("dY", x.dY);
+  if (call.options.check_finite) check_finite("dY", x.dY);
   if (form == Form::attention) {
-    static_cast<void>(rows_of_tape(x));
+    static_cast<void>(rows_of_tape(feature, x));
   } else if constexpr (has_embedding<F>) {
     if (x.tape) {
-      check_tape(x);
+      check_tape(feature, x);
     } else {
-      check_state(x.state, x.feature, x.transition.transition(), x.Q.rows(), x.V.rows());
-      check_state_mask(x.options.mask);
+      check_state(x.state, feature, *call.transition, x.d(), x.e());
+      check_state_mask(call.options.mask);
     }
-    if (x.d_state) check_state_gradient(x);
+    if (x.d_state) check_state_gradient(feature, x);
   }
 }
 
 template <class Scalar, FeatureMap F>
-void GradientCalls<Scalar, F>::run(Form form, const Inputs& x, const VjpResults<Scalar>& to,
+void GradientCalls<Scalar, F>::run(Form form, const F& feature, const Inputs& x, const VjpResults<Scalar>& to,
                                    VjpWorkspace<Scalar>& work) {
-  with_backward_call(x, to, work, [&](BackwardCall<Scalar> call) {
+  with_backward_call(feature, x, to, work, [&](BackwardCall<Scalar>& call) {
     if (form == Form::attention) {
-      call.saved = rows_of_tape(x);
-      BackwardPasses<Scalar, F>::attention(x.feature, call);
+      call.saved = rows_of_tape(feature, x);
+      BackwardPasses<Scalar, F>::attention(feature, call);
     } else if constexpr (has_embedding<F>) {
-      go_back_by_chunks(x, call);
+      go_back_by_chunks(feature, x, call);
     }
   });
 }

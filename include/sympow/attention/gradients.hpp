@@ -48,28 +48,30 @@ Gradients<Scalar, A> gradients_of(RowKind kind, const F& feature, const A& trans
     using Calls = GradientCalls<Scalar, InterfaceOf<Scalar, F>>;
     const auto& of_passes = pass_feature<Scalar>(feature);
     VjpViewOf<Scalar, A> view(transition, gradients.transition);
-    const auto state = StateAccess::given(call.state);
-    const auto tape = StateAccess::given(call.tape);
-    const auto d_state = StateAccess::given(call.d_state);
-    const typename Calls::Inputs x{kind,    of_passes,    view,  call.Q, call.K, call.V,
-                                   call.dY, call.options, state, tape,   d_state};
-    Calls::check(form, x);
+    const VjpInputs<Scalar> x{{kind, &view.transition(), call.Q, call.K, call.V, call.options},
+                              view,
+                              call.dY,
+                              StateAccess::given(call.state),
+                              StateAccess::given(call.tape),
+                              StateAccess::given(call.d_state)};
+    Calls::check(form, of_passes, x);
     if (call.reuse) {
       const auto& [Q, K, V, of_transition, scale] = *call.reuse;
-      check_outputs({{"dQ", layout_of(Q)}, {"dK", layout_of(K)}, {"dV", layout_of(V)}},
-                    {{"Q", layout_of(x.Q)}, {"K", layout_of(x.K)}, {"V", layout_of(x.V)}, {"dY", layout_of(x.dY)}});
+      check_outputs(
+          {{"dQ", layout_of(Q)}, {"dK", layout_of(K)}, {"dV", layout_of(V)}},
+          {{"Q", layout_of(call.Q)}, {"K", layout_of(call.K)}, {"V", layout_of(call.V)}, {"dY", layout_of(call.dY)}});
       gradients = std::move(*call.reuse);
     }
-    gradients.transition = transition.zero_gradient(tokens_of(x.Q, x.K, x.options.mask));
+    gradients.transition = transition.zero_gradient(x.call.tokens());
     constexpr bool adds = form == Form::attention;
     const auto begin = [](Matrix<Scalar>& to, const auto& of) {
       resize_safely(to, of.rows(), of.cols());
       if (adds) to.setZero();
     };
-    begin(gradients.Q, x.Q), begin(gradients.K, x.K), begin(gradients.V, x.V);
+    begin(gradients.Q, call.Q), begin(gradients.K, call.K), begin(gradients.V, call.V);
     gradients.scale = 0;
     VjpWorkspace<Scalar> own;
-    Calls::run(form, x, {gradients.Q, gradients.K, gradients.V, gradients.scale, adds},
+    Calls::run(form, of_passes, x, {gradients.Q, gradients.K, gradients.V, gradients.scale, adds},
                call.workspace ? *call.workspace : own);
   }
   return gradients;

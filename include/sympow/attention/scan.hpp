@@ -2,16 +2,12 @@
 #pragma once
 
 #include <algorithm>
-#include <cmath>
-#include <initializer_list>
 #include <utility>
-#include <vector>
 
 #include <sympow/attention/compiled_forms.hpp>
 #include <sympow/attention/form_calls.hpp>
 #include <sympow/attention/state.hpp>
-#include <sympow/core/parallel.hpp>
-#include <sympow/rotation/turns.hpp>
+#include <sympow/core/windows.hpp>
 #include <sympow/transition/transition_segment.hpp>
 
 namespace SYMPOW_NAMESPACE {
@@ -19,25 +15,6 @@ namespace SYMPOW_NAMESPACE {
 // ---- The states of two adjacent segments as the state of both: what a parallel scan is made of
 
 namespace detail {
-
-/// Whether two frames are the same up to what sums in another order differ by.
-inline bool same_coordinates(const Frame& a, const Frame& b) {
-  constexpr double most = 1e-9;
-  if (a.size() != b.size() || (!a.empty() && a.kind() != b.kind())) return false;
-  const bool are_angles = a.kind() == Frame::angles;
-  for (Index n = 0; n < a.size(); ++n) {
-    const double x = a.numbers()[n], apart = x - b.numbers()[n];
-    if (!(std::abs(are_angles ? reduced_angle(apart) : apart) <=
-          (are_angles ? most : most * std::max(1.0, std::abs(x)))))
-      return false;
-  }
-  return true;
-}
-
-/// A frame in a message.
-inline std::string described(const Frame& frame) {
-  return frame.empty() ? "that of a first token" : "one of " + std::to_string(frame.size()) + " " + frame.kind();
-}
 
 /// Throws unless the right state goes on where the left one ends.
 template <class Scalar>
@@ -72,41 +49,6 @@ void set_tail(const F& feature, StateContent<Scalar>& state, Index tail) {
   state.sums.recent.clear(tail);
 }
 
-/// What a scan does with a segment: each in a job of its own, or those of a window one after the other in one job.
-enum class StepOrder { any, rising, falling };
-template <class Scratch>
-struct ScanStep {
-  StepOrder order;
-  Visitor<Index, Scratch&> run;
-};
-
-/// Segments go through the steps by windows, from the first or from the last, each step a window behind the one before,
-/// so that a round is many independent jobs on few states. Nothing depends on the number of threads but which of them
-/// does what.
-template <class Scratch>
-void run_by_windows(Index segments, Index window, bool from_last, std::initializer_list<ScanStep<Scratch>> steps,
-                    const Threads& threads, std::vector<Scratch>& scratch) {
-  const Index windows = (segments + window - 1) / window, count = std::ssize(steps);
-  std::vector<std::pair<const ScanStep<Scratch>*, Segment>> jobs;
-  for (Index round = 0; round < windows + count - 1; ++round) {
-    jobs.clear();
-    for (const bool is_chain : {true, false})  // the longest first
-      for (Index k = count; k-- > 0;) {
-        const ScanStep<Scratch>& step = steps.begin()[k];
-        const Index nth = round - k, begin = (from_last ? windows - 1 - nth : nth) * window;
-        if (nth < 0 || nth >= windows || (step.order != StepOrder::any) != is_chain) continue;
-        const Segment all{begin, std::min(window, segments - begin)};
-        if (is_chain) jobs.emplace_back(&step, all);
-        for (Index s = all.begin; !is_chain && s < all.end(); ++s) jobs.emplace_back(&step, Segment{s, 1});
-      }
-    parallel_for(std::ssize(jobs), threads, scratch, [&](Index n, Scratch& work) {
-      const auto& [step, range] = jobs[static_cast<std::size_t>(n)];
-      for (Index i = 0; i < range.size; ++i)
-        step->run(step->order == StepOrder::falling ? range.end() - 1 - i : range.begin + i, work);
-    });
-  }
-}
-
 /// A sequence as segments of whole chunks.
 struct EqualSegments {
   Index tokens, size;
@@ -115,29 +57,19 @@ struct EqualSegments {
   [[nodiscard]] Segment operator[](Index s) const { return {s * size, std::min(size, tokens - s * size)}; }
 };
 template <class Scalar, class F>
-EqualSegments segments_of(const FormInputs<Scalar, F>& x) {
-  return {x.K.cols(), scanned_segment(x.feature.dimension(x.K.rows()), x.options.chunk)};
+EqualSegments segments_of(const F& feature, const ForwardCall<Scalar>& call) {
+  return {call.K.cols(), scanned_segment(feature.dimension(call.K.rows()), call.options.chunk)};
 }
 
-/// As many of a list's items as are in use at a time.
-template <class T>
-struct Ring {
-  std::vector<T> items;
-
-  Ring() = default;
-  explicit Ring(Index count, const T& x = {}) : items(static_cast<std::size_t>(count), x) {}
-  T& operator[](Index n) { return items[static_cast<std::size_t>(n) % items.size()]; }
-};
-
 /// The frames before all segments, by turning zeros.
-template <class Scalar, class F>
-Ring<Frame> frames_before(const FormInputs<Scalar, F>& x, const EqualSegments& segments, const Frame& first) {
+template <class Scalar>
+Ring<Frame> frames_before(const ForwardCall<Scalar>& call, const EqualSegments& segments, const Frame& first) {
   Ring<Frame> frames(1, first);
   for (Index s = 0; s + 1 < segments.count(); ++s) {
     Frame frame = frames.items.back();
-    if (x.transition.key_action() == KeyAction::turn) {
-      Matrix<Scalar> queries = Matrix<Scalar>::Zero(x.K.rows(), segments[s].size), keys = queries;
-      x.transition.to_segment_frame(frame, segments[s], queries, keys, no_logits<Scalar>());
+    if (call.transition->key_action() == KeyAction::turn) {
+      Matrix<Scalar> queries = Matrix<Scalar>::Zero(call.K.rows(), segments[s].size), keys = queries;
+      call.transition->to_segment_frame(frame, segments[s], queries, keys, no_logits<Scalar>());
     }
     frames.items.push_back(frame);
   }
@@ -146,28 +78,28 @@ Ring<Frame> frames_before(const FormInputs<Scalar, F>& x, const EqualSegments& s
 
 /// The chunked form of a segment alone, from this state.
 template <class Scalar, class F>
-void run_segment(const FormInputs<Scalar, F>& x, Segment own, StateContent<Scalar>& state, bool has_rows,
-                 Workspace<Scalar>& work) {
-  const SegmentView<Scalar> transition(x.transition, own);
-  const auto columns = [&](auto& matrix) { return matrix.middleCols(own.begin, own.size); };
-  FormInputs<Scalar, F> inputs{x.kind,       x.feature,    transition, columns(x.Q),
-                               columns(x.K), columns(x.V), x.options,  {state}};
-  inputs.group = x.group;
-  if (auto Y = x.Y; has_rows) inputs.Y.emplace(columns(*Y));
-  FormCalls<Scalar, F>::run(Form::chunked, inputs, work);
+void run_segment(const F& feature, const ForwardCall<Scalar>& call, Segment own, StateContent<Scalar>& state,
+                 bool has_queries, Workspace<Scalar>& work) {
+  const SegmentView<Scalar> transition(*call.transition, own);
+  const auto columns = [&](const auto& x) { return x.middleCols(own.begin, own.size); };
+  FormCalls<Scalar, F>::from_state(Form::chunked, feature,
+                                   {{call.rows, &transition, columns(call.Q), columns(call.K), columns(call.V),
+                                     call.options, has_queries ? columns(call.Y) : call.Y, has_queries, call.group},
+                                    {state}},
+                                   work);
 }
 
 /// part ← the state of a segment's tokens alone, in the coordinates of that frame.
 template <class Scalar, class F>
-void absorb_segment(const FormInputs<Scalar, F>& x, Segment own, const Frame& frame, StateContent<Scalar>& part,
-                    Workspace<Scalar>& work) {
+void absorb_segment(const F& feature, const ForwardCall<Scalar>& call, Segment own, const Frame& frame,
+                    StateContent<Scalar>& part, Workspace<Scalar>& work) {
   auto& [sums, frames, interrupted] = part;
   sums.clear();  // its memory stays
   sums.recent.clear(0);
   frames = {};
   frames.start = frames.end = frame;
-  frames.log_channels.setZero(x.K.rows());
-  run_segment(x, own, part, false, work);
+  frames.log_channels.setZero(call.K.rows());
+  run_segment(feature, call, own, part, false, work);
 }
 
 /// to ← the state that goes on by a segment, whose part is used up.
@@ -192,30 +124,30 @@ void merge_segment(const F& feature, const StateContent<Scalar>& state, StateCon
 /// two. (To give each thread some of the e values instead is simpler, but repeats embeddings and logits: 1.4 times the
 /// speed on two threads.)
 template <class Scalar, class F>
-void scan(const FormInputs<Scalar, F>& x, StateContent<Scalar>& state, Workspaces<Scalar>& workspaces,
-          const Threads& threads) {
-  const EqualSegments segments = segments_of(x);
+void scan(const F& feature, const ForwardCall<Scalar>& call, StateContent<Scalar>& state,
+          Workspaces<Scalar>& workspaces, const Threads& threads) {
+  const EqualSegments segments = segments_of(feature, call);
   const Index window = std::max(4, 2 * threads.count), in_use = std::min(segments.count(), 2 * window);
-  Ring<Frame> frames = frames_before(x, segments, state.frames.end);
-  StateContent<Scalar> blank = empty_state<Scalar>(x.feature, x.K.rows(), x.V.rows(), 0);
+  Ring<Frame> frames = frames_before(call, segments, state.frames.end);
+  StateContent<Scalar> blank = empty_state<Scalar>(feature, call.K.rows(), call.V.rows(), 0);
   if (state.sums.is_split()) blank.sums.split_up();
   Ring<StateContent<Scalar>> parts(in_use, blank), states(in_use + 1, blank);
   states[0] = state;
-  set_tail(x.feature, states[0], 0);
+  set_tail(feature, states[0], 0);
   const auto absorb = [&](Index s, Workspace<Scalar>& work) {
-    absorb_segment(x, segments[s], frames[s], parts[s], work);
+    absorb_segment(feature, call, segments[s], frames[s], parts[s], work);
   };
-  const auto merge = [&](Index s, Workspace<Scalar>&) { merge_segment(x.feature, states[s], parts[s], states[s + 1]); };
+  const auto merge = [&](Index s, Workspace<Scalar>&) { merge_segment(feature, states[s], parts[s], states[s + 1]); };
   const auto read = [&](Index s, Workspace<Scalar>& work) {
-    if (!x.Y) return;
-    set_tail(x.feature, states[s], segments[s].size);
+    if (!call.has_queries) return;
+    set_tail(feature, states[s], segments[s].size);
     states[s].frames.drop_product();  // it has been merged
-    run_segment(x, segments[s], states[s], true, work);
+    run_segment(feature, call, segments[s], states[s], true, work);
   };
   run_by_windows<Workspace<Scalar>>(segments.count(), window, false,
                                     {{StepOrder::any, absorb}, {StepOrder::rising, merge}, {StepOrder::any, read}},
                                     threads, workspaces);
-  set_tail(x.feature, states[segments.count()], state.sums.recent.capacity());
+  set_tail(feature, states[segments.count()], state.sums.recent.capacity());
   state = std::move(states[segments.count()]);
 }
 

@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <array>
-#include <bit>
 #include <cmath>
 #include <cstdint>
 #include <cstring>
@@ -11,27 +10,19 @@
 #include <istream>
 #include <limits>
 #include <ostream>
-#include <span>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include <sympow/attention/state.hpp>
+#include <sympow/core/checked_file.hpp>
 
 namespace SYMPOW_NAMESPACE {
 
 namespace detail {
 
-/// FNV-1a over bytes: to see damage, not attack.
-inline std::uint64_t checksum(const std::string& bytes) {
-  std::uint64_t hash = 14695981039346656037u;
-  for (const char byte : bytes) hash = (hash ^ static_cast<unsigned char>(byte)) * 1099511628211u;
-  return hash;
-}
-
 inline constexpr std::array<char, 8> state_magic = {'S', 'Y', 'M', 'P', 'O', 'W', 'S', '\n'};
-inline constexpr std::int64_t state_version = 4;
-static_assert(std::endian::native == std::endian::little, "state files are little-endian, and this machine is not");
+inline constexpr std::int64_t state_version = 5;
 
 /// What a file says of a feature map, and the name of that number.
 struct FeatureIdentity {
@@ -186,52 +177,6 @@ class StateBody {
   bool reads_ = false;
 };
 
-/// So many bytes, or as many as there are: memory follows what is there, whatever a head says.
-inline std::string read_bytes(std::istream& in, std::int64_t size) {
-  std::string bytes, part(1 << 16, ' ');
-  while (in && std::cmp_less(bytes.size(), size)) {
-    in.read(part.data(), std::min<std::int64_t>(std::ssize(part), size - std::ssize(bytes)));
-    bytes.append(part, 0, static_cast<std::size_t>(in.gcount()));
-  }
-  return bytes;
-}
-
-/// A file is 8 bytes of its kind · numbers · bytes of the body · FNV-1a of the body · the body. Throws
-/// `InvalidStateFile` if the stream fails.
-inline void write_file(std::ostream& out, const char* what, const std::array<char, 8>& magic,
-                       std::vector<std::int64_t> head, const std::string& body) {
-  head.insert(head.end(), {std::ssize(body), std::bit_cast<std::int64_t>(checksum(body))});
-  out.write(magic.data(), std::ssize(magic));
-  out.write(reinterpret_cast<const char*>(head.data()), 8 * std::ssize(head)) << body;
-  if (!out.flush()) raise<InvalidStateFile>(what, ": cannot be written");
-}
-
-/// What number `at` of such a file must be.
-struct ExpectedNumber {
-  std::size_t at;
-  const char* name;
-  std::int64_t value;
-};
-/// Reads the numbers `head` of such a file; returns its body. Throws `InvalidStateFile`.
-inline std::string read_file(std::istream& in, const char* what, const std::array<char, 8>& magic,
-                             std::span<std::int64_t> head, std::initializer_list<ExpectedNumber> expected) {
-  const auto refuse = [&](const auto&... words) { raise<InvalidStateFile>(what, ": ", words...); };
-  std::array<char, 8> start{};
-  std::array<std::int64_t, 2> of_body{};
-  if (!in.read(start.data(), std::ssize(start)) || start != magic) refuse("this is not one");
-  if (!in.read(reinterpret_cast<char*>(head.data()), 8 * std::ssize(head)) ||
-      !in.read(reinterpret_cast<char*>(of_body.data()), sizeof of_body))
-    refuse("it ends inside of its head");
-  for (const auto& [at, name, value] : expected)
-    if (head[at] != value) refuse(name, " is ", head[at], ", must be ", value);
-  const auto [size, sum] = of_body;
-  if (size < 0) refuse("a body of ", size, " bytes cannot be this state's");
-  std::string body = read_bytes(in, size);
-  if (std::cmp_not_equal(body.size(), size)) refuse("it ends inside of its body");
-  if (checksum(body) != std::bit_cast<std::uint64_t>(sum)) refuse("the checksum does not match");
-  return body;
-}
-
 /// See `save`.
 template <class Scalar>
 void save_state(StateContent<Scalar> state, const FeatureIdentity& feature, std::ostream& out) {
@@ -269,8 +214,8 @@ void load_state(StateContent<Scalar>& state, const FeatureIdentity& feature, std
 
 /// Writes a state. Format, little-endian:
 ///
-///     8 bytes "SYMPOWS\n" · int64 version (4) · int64 bytes of a scalar · int64 degree P · int64 feature dimension D ·
-///     int64 d · int64 e · int64 tail · int64 bytes of the body · uint64 FNV-1a of the body ·
+///     8 bytes "SYMPOWS\n" · int64 version (5) · int64 bytes of a scalar · int64 degree P · int64 feature dimension D ·
+///     int64 d · int64 e · int64 tail · int64 bytes of the body · uint64 checksum of the body ·
 ///     the body: the fields in the order of `detail::visit_state`
 ///
 ///     a number    8 bytes

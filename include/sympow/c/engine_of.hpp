@@ -92,14 +92,14 @@ class EngineOfType : public Engine {
     const detail::BatchCall<S>& call = batch.call;
     const auto threads = batch.useful(detail::threads_of_program(call.options.threads));
     detail::parallel_for(call.Q.sequences() * call.Q.heads(), threads, workspaces, [&](Index n, Workspace<S>& work) {
-      const auto head = call.head(n / call.Q.heads(), n % call.Q.heads());
+      auto head = call.head(n / call.Q.heads(), n % call.Q.heads());
       const auto b = head.sequence, h = head.head, group = n / call.group;
       Diagnostics said;
       Options options = call.options.head;
       options.diagnostics = &said, options.check_finite = false;  // it has been done
       transitions.with(group, [&](const TransitionView<S>& transition) {
-        detail::FormInputs<S, F> inputs{kind, feature, transition, head.Q, head.K, head.V, options, {}, head.Y};
-        const auto run = [&] { detail::FormCalls<S, F>::run(batch.plan(group).form, inputs, work); };
+        detail::FormInputs<S> inputs{{kind, &transition, head.Q, head.K, head.V, options, head.Y}};
+        const auto run = [&] { detail::FormCalls<S, F>::run(batch.plan(group).form, feature, inputs, work); };
         if (!call.states) return run();
         detail::StateContent<S> copy = *call.states[group];
         inputs.state = {copy};

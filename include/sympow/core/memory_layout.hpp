@@ -3,9 +3,13 @@
 
 #include <algorithm>
 #include <array>
+#include <functional>
 #include <initializer_list>
+#include <memory>
+#include <numeric>
 #include <span>
 #include <string_view>
+#include <vector>
 
 #include <sympow/core/checks.hpp>
 
@@ -104,6 +108,26 @@ inline void check_outputs(std::span<const NamedLayout> outputs, std::span<const 
 inline void check_outputs(std::initializer_list<NamedLayout> outputs, std::initializer_list<NamedLayout> inputs) {
   check_outputs(std::span<const NamedLayout>(outputs.begin(), outputs.size()),
                 std::span<const NamedLayout>(inputs.begin(), inputs.size()));
+}
+
+/// Throws `InvalidArgument` if one object of a range, which a call changes, stands in two places of it. The addresses
+/// of a container's elements rise; those of other ranges are sorted.
+template <class Range>
+void check_distinct(const char* name, const Range& range) {
+  const auto at = [&](Index n) -> const void* { return std::addressof(*range[n]); };
+  const Index count = range.size();
+  const std::less<const void*> before;
+  Index rising = 1;
+  while (rising < count && before(at(rising - 1), at(rising))) ++rising;
+  if (rising >= count) return;
+  std::vector<Index> order(static_cast<std::size_t>(count));
+  std::iota(order.begin(), order.end(), 0);
+  std::sort(order.begin(), order.end(),
+            [&](Index i, Index j) { return before(at(i), at(j)) || (at(i) == at(j) && i < j); });
+  const auto twice = std::adjacent_find(order.begin(), order.end(), [&](Index i, Index j) { return at(i) == at(j); });
+  if (twice != order.end())
+    raise<InvalidArgument>(name, ": number ", twice[1], " is the same object as number ", twice[0],
+                           ", must be another one");
 }
 
 }  // namespace SYMPOW_NAMESPACE::detail

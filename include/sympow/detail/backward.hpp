@@ -101,7 +101,7 @@ class ChunkedBackward {
     if (sums.channels_decay()) fold<Scalar>(feature_, call_.buffers.state.fold, sums, {});
   }
   void absorb(At& state, Segment s) {
-    StatePast<Scalar, F> past(call_.forward.state, feature_, call_.transition, state, chunk_);
+    StatePast<Scalar, F> past(call_.forward.state, feature_, *call_.transition, state, chunk_);
     segments_.segment.weigh_zero_keys(false);
     if (segments_.segment.load_gates(s)) past.reset();
     past.prepare(s.size);
@@ -219,15 +219,9 @@ void BackwardPasses<Scalar, F>::attention(const F& feature, const Call& given) {
     auto& sums = call.buffers.sums;
     sums.resize(static_cast<std::size_t>(call.Q.cols()));
     const auto Y = call.buffers.Y(call.V.rows(), call.Q.cols());
-    ForwardPasses<Scalar, F>::attention(feature, {.transition = call.transition,
-                                                  .rows = call.rows,
-                                                  .options = call.options,
-                                                  .Q = call.Q,
-                                                  .K = call.K,
-                                                  .V = call.V,
-                                                  .Y = Y,
-                                                  .memory = call.forward,
-                                                  .sums = sums.data()});
+    ForwardCall<Scalar> forward{call.rows, call.transition, call.Q, call.K, call.V, call.options, Y};
+    forward.sums = sums.data();
+    ForwardPasses<Scalar, F>::attention(feature, forward, call.forward);
     call.saved = {sums.data(), Y.data()};
   }
   const Mask mask = call.options.mask;

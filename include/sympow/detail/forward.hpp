@@ -25,17 +25,15 @@ struct ForwardBuffers {
   Frame frame;  ///< before a segment, where several heads turn from it
 };
 
-/// A call of any form; everything is checked. Q and Y are those of the first head of the group.
+/// What a pass is given, checked. Q and Y are those of the first head of the group.
 template <class Scalar>
 struct ForwardCall {
-  const TransitionView<Scalar>& transition;
   RowKind rows;
-  Options options;
+  const TransitionView<Scalar>* transition;
   MatrixView<const Scalar> Q, K, V;
-  MatrixView<Scalar> Y;
-  ForwardBuffers<Scalar>& memory;
-  StateContent<Scalar>* state = nullptr;  ///< of a state form
-  bool has_queries = true;                ///< the tokens have queries
+  Options options;
+  MatrixView<Scalar> Y = {nullptr, 0, 0};
+  bool has_queries = true;  ///< without them nobody looks at Q and Y
   HeadGroup group = {};
   RowSum* sums = nullptr;                       ///< of the rows, where they are asked for
   const Visitor<Index>* visit_chunk = nullptr;  ///< told the first token of every chunk before it is taken
@@ -79,10 +77,10 @@ struct PassSteps {
   bool is_literal = false;   ///< they do so before their own query reads it, by segments of one token
 };
 
-/// Y ← the rows of Q over the past and their own keys.
+/// Y ← the rows of Q over the past and their own keys. `start` is where several heads turn from.
 template <class Scalar, FeatureMap F, class Rows, class Past>
 void forward(const ForwardCall<Scalar>& call, const PassSteps& steps, LoadedSegment<Scalar, F>& segment, Rows& rows,
-             Past& past) {
+             Past& past, Frame& start) {
   const auto columns = [](MatrixView<const Scalar> x, Segment s) {
     return x.middleCols(s.size == 0 ? 0 : s.begin, s.size);
   };
@@ -95,9 +93,9 @@ void forward(const ForwardCall<Scalar>& call, const PassSteps& steps, LoadedSegm
     const Segment keys = steps.updates_past ? key_tokens(call, segment.range()) : Segment{t, 0},
                   queries = steps.has_queries ? query_tokens(call, segment.range()) : Segment{t, 0};
     const Index first = queries.begin - call.options.mask.offset;
-    if (heads > 1) call.memory.frame = past.frame();
+    if (heads > 1) start = past.frame();
     for (Index head = 0; head < heads; ++head) {
-      if (head > 0) past.frame() = call.memory.frame;
+      if (head > 0) past.frame() = start;
       const auto Q = call.queries_of(head, first, queries.size);
       segment.load(past.elapsed(), past.frame(), Q, queries.begin - t, columns(call.K, keys), columns(call.V, keys));
       const bool is_last = head + 1 == heads || !segment.has_queries();
@@ -124,67 +122,64 @@ void forward(const ForwardCall<Scalar>& call, const PassSteps& steps, LoadedSegm
 /// state.
 template <class Scalar, FeatureMap F>
 struct ForwardPasses {
-  static void attention(const F& feature, const ForwardCall<Scalar>& call);
-  static void from_state(Form form, const F& feature, const ForwardCall<Scalar>& call)
+  static void attention(const F& feature, const ForwardCall<Scalar>& call, ForwardBuffers<Scalar>& memory);
+  static void from_state(Form form, const F& feature, const ForwardCall<Scalar>& call, StateContent<Scalar>& state,
+                         ForwardBuffers<Scalar>& memory)
     requires has_embedding<F>;
 };
 
 template <class Scalar, FeatureMap F>
-void ForwardPasses<Scalar, F>::attention(const F& feature, const ForwardCall<Scalar>& call) {
+void ForwardPasses<Scalar, F>::attention(const F& feature, const ForwardCall<Scalar>& call,
+                                         ForwardBuffers<Scalar>& memory) {
   constexpr Index most = 240;  // tokens of a segment: products of more than 256 terms are made in two steps
   const Index T = call.tokens(), n = std::clamp<Index>(T, 1, most);
   const Index before = std::clamp<Index>(-call.options.mask.offset, 0, call.Y.cols());  // queries before token 0
   call.Y.leftCols(before).setZero();
   for (Index i = 0; i < before; ++i) call.reports().report(i, 0, 0, 0, false);
-  auto& memory = call.memory;
-  LoadedSegment<Scalar, F> segment(memory.segment, feature, call.transition, call.options.scale, call.K.rows(), n,
+  LoadedSegment<Scalar, F> segment(memory.segment, feature, *call.transition, call.options.scale, call.K.rows(), n,
                                    scores_need_features(feature));
   RowsOf<Scalar, F> rows(memory.rows, call.rows, call.reports(), call.options.mask, call.V.rows(), n, n);
-  KeyPast<Scalar, F> past(memory.keys, feature, call.transition.key_action(), call.options.mask, segment.vector_rows(),
+  KeyPast<Scalar, F> past(memory.keys, feature, call.transition->key_action(), call.options.mask, segment.vector_rows(),
                           call.V.rows(), call.K.cols(), n);
-  if (!call.options.mask.is_full)
-    return forward(call, {.tokens = T, .most = n, .keeps_past = false}, segment, rows, past);
-  forward(call, {.tokens = T, .most = n, .has_queries = false}, segment, rows, past);
+  const auto pass = [&](const PassSteps& steps) { forward(call, steps, segment, rows, past, memory.frame); };
+  if (!call.options.mask.is_full) return pass({.tokens = T, .most = n, .keeps_past = false});
+  pass({.tokens = T, .most = n, .has_queries = false});
   past.frame().clear();
-  forward(call, {.tokens = T, .most = n, .updates_past = false}, segment, rows, past);
+  pass({.tokens = T, .most = n, .updates_past = false});
 }
 
-/// A pass through the state of a call.
 template <class Scalar, FeatureMap F>
-void pass_through_state(const F& feature, const ForwardCall<Scalar>& call, PassSteps steps) {
-  StateContent<Scalar>& state = *call.state;
+void pass_through_state(const F& feature, const ForwardCall<Scalar>& call, StateContent<Scalar>& state,
+                        ForwardBuffers<Scalar>& memory, PassSteps steps) {
   steps.most = std::clamp<Index>(steps.most, 1, std::max<Index>(steps.tokens, 1));
-  auto& memory = call.memory;
-  LoadedSegment<Scalar, F> segment(memory.segment, feature, call.transition, call.options.scale, call.K.rows(),
+  LoadedSegment<Scalar, F> segment(memory.segment, feature, *call.transition, call.options.scale, call.K.rows(),
                                    steps.most, F::score == Score::embedded);
   PowerRows<Scalar, F> rows(memory.rows, call.rows, call.reports(), call.options.mask, call.V.rows(), steps.most,
                             std::max(steps.most, state.sums.recent.capacity()));
-  StatePast<Scalar, F> past(memory.state, feature, call.transition, state, steps.most);
+  StatePast<Scalar, F> past(memory.state, feature, *call.transition, state, steps.most);
   state.interrupted = true;  // until the call is done
-  forward(call, steps, segment, rows, past);
+  forward(call, steps, segment, rows, past, memory.frame);
 }
 
 template <class Scalar, FeatureMap F>
-void ForwardPasses<Scalar, F>::from_state(Form form, const F& feature, const ForwardCall<Scalar>& call)
+void ForwardPasses<Scalar, F>::from_state(Form form, const F& feature, const ForwardCall<Scalar>& call,
+                                          StateContent<Scalar>& state, ForwardBuffers<Scalar>& memory)
   requires has_embedding<F>
 {
-  if (form == Form::recurrent && !call.options.mask.is_full)
-    return pass_through_state<Scalar>(feature, call,
-                                      {.tokens = call.K.cols(),
-                                       .most = 1,
-                                       .has_queries = call.has_queries,
-                                       .is_literal = call.state->sums.recent.capacity() == 0});
-  const auto chunk = [&](Index tokens) { return chunk_from(*call.state, call.transition, tokens, call.options); };
+  const auto pass = [&](const PassSteps& steps) { pass_through_state(feature, call, state, memory, steps); };
+  const auto chunk = [&](Index tokens) { return chunk_from(state, *call.transition, tokens, call.options); };
   const Index keys = call.K.cols(), queries = call.Q.cols();
-  if (!call.has_queries || !call.options.mask.is_full)
-    return pass_through_state<Scalar>(feature, call,
-                                      {.tokens = keys, .most = chunk(keys), .has_queries = call.has_queries});
-  Frame& frame = call.state->frames.end;
-  Frame other = frame;
-  pass_through_state<Scalar>(feature, call, {.tokens = keys, .most = chunk(keys), .has_queries = false});
-  std::swap(frame, other);  // all queries read the state of all keys, and turn from its start
-  pass_through_state<Scalar>(feature, call, {.tokens = queries, .most = chunk(queries), .updates_past = false});
-  std::swap(frame, other);
+  const bool is_full = call.options.mask.is_full;
+  if (form == Form::recurrent && !is_full)
+    return pass(
+        {.tokens = keys, .most = 1, .has_queries = call.has_queries, .is_literal = state.sums.recent.capacity() == 0});
+  if (!call.has_queries || !is_full)
+    return pass({.tokens = keys, .most = chunk(keys), .has_queries = call.has_queries});
+  Frame other = state.frames.end;
+  pass({.tokens = keys, .most = chunk(keys), .has_queries = false});
+  std::swap(state.frames.end, other);  // all queries read the state of all keys, and turn from its start
+  pass({.tokens = queries, .most = chunk(queries), .updates_past = false});
+  std::swap(state.frames.end, other);
 }
 
 }  // namespace SYMPOW_NAMESPACE::detail

@@ -128,7 +128,7 @@ class KeyBlocksBackward {
   void read_back(Segments& s) {
     for (Index b = near_; b >= far_ && pulls(s); --b) {
       queries_at(s, b) = b == near_ ? s.segment.queries().vectors : queries_at(s, b + 1);
-      if (b < near_) s.call.transition.apply_to_queries((*this)[b + 1].tokens, Batch<Scalar>(queries_at(s, b)));
+      if (b < near_) s.call.transition->apply_to_queries((*this)[b + 1].tokens, Batch<Scalar>(queries_at(s, b)));
     }
     for (const bool of_zeros : {false, true})  // keys of length 0 count where there are no others
       for (Index b = near_; b >= far_ && (!of_zeros || s.N == log2_zero); --b)
@@ -182,7 +182,7 @@ class KeyBlocksBackward {
   void pass_through(Segments& s, Block& block, double flow, MatrixView<Scalar> queries, MatrixView<Scalar> d_rows) {
     block.gate_through += flow;
     if (s.action() != KeyAction::turn || s.is_absolute()) return;
-    const Coupling coupling = coupling_of(s.call.vjp.planes());
+    const Coupling coupling = coupling_of(s.call.vjp->planes());
     auto through = s.buffers.scratch(coupling.size);
     through.setZero();
     coupling.template add_all<Scalar>(through.data(), 1, queries, d_rows);
@@ -192,7 +192,7 @@ class KeyBlocksBackward {
     const double R = std::min(H_ + s.N, Segments::most_unit);
     for (Index i = 0; i < queries.cols() && R < H_ + s.N; ++i)
       set_times_power_of_two<Scalar>(queries.col(i), queries.col(i), H_ + s.N - R);
-    s.call.vjp.apply_to_queries_vjp(tokens, Batch<Scalar>(queries), Batch<Scalar>(d_rows), power_of_two<double>(R));
+    s.call.vjp->apply_to_queries_vjp(tokens, Batch<Scalar>(queries), Batch<Scalar>(d_rows), power_of_two<double>(R));
   }
 
   // The rows with one block; returns the sum of their couplings.

@@ -28,14 +28,11 @@ struct VjpResults {
   bool adds = true;
 };
 
-/// One call on its way back: everything is checked.
+/// What a pass on its way back is given, checked: the call, without its Y, and what the loss says of its rows.
 template <class Scalar>
-struct BackwardCall {
-  const TransitionView<Scalar>& transition;
-  VjpView<Scalar>& vjp;
-  RowKind rows;
-  Options options;
-  MatrixView<const Scalar> Q, K, V, dY;
+struct BackwardCall : ForwardCall<Scalar> {
+  VjpView<Scalar>* vjp;  ///< of the transition
+  MatrixView<const Scalar> dY;
   VjpResults<Scalar> to;
   ForwardBuffers<Scalar>& forward;
   BackwardBuffers<Scalar>& buffers;
@@ -81,11 +78,12 @@ class SegmentBackward {
                   bool by_slopes)
       : call(of),
         buffers(memory),
-        segment(memory.segment, feature, of.transition, of.options.scale, of.K.rows(), most, is_embedded && !by_slopes),
+        segment(memory.segment, feature, *of.transition, of.options.scale, of.K.rows(), most,
+                is_embedded && !by_slopes),
         rows(memory.rows, of.rows),
         feature_(feature),
         sees_features_(is_embedded && !by_slopes),
-        action_(of.transition.key_action()) {
+        action_(of.transition->key_action()) {
     segment.weigh_zero_keys(true);
     through().setZero();
   }
@@ -104,7 +102,7 @@ class SegmentBackward {
   [[nodiscard]] KeyAction action() const { return action_; }
   /// Numbers of `through`: channels that decay, or planes that turn.
   [[nodiscard]] Index flows_through() const {
-    return action_ == KeyAction::scale ? call.K.rows() : action_ == KeyAction::turn ? call.vjp.planes().count : 0;
+    return action_ == KeyAction::scale ? call.K.rows() : action_ == KeyAction::turn ? call.vjp->planes().count : 0;
   }
   /// Couplings of earlier keys with later rows by channel or plane or, where angles are absolute, what turned under a
   /// segment's rows and keys and those of later ones.
@@ -160,7 +158,7 @@ class SegmentBackward {
       double from = 0, before = gate_through;
       for (Index t = size(); t-- > 0;) flows()[t] += from += buffers.of_rows(size())[t];
       for (Index t = 0; t < size(); before += buffers.of_keys(size())[t++]) flows()[t] += before;
-      call.vjp.add_decay_flows(segment.range(), flows());
+      call.vjp->add_decay_flows(segment.range(), flows());
     }
     take_passes();
   }
@@ -466,7 +464,7 @@ class SegmentBackward {
                          .unit = power_of_two<double>(R),
                          .is_absolute = is_absolute()};
     frame_ = start_;
-    call.vjp.to_segment_frame_vjp(frame_, segment.range(), x);
+    call.vjp->to_segment_frame_vjp(frame_, segment.range(), x);
     if (is_absolute()) add_times_power_of_two<double>(through(), flows, R);
     add_vector_gradients(pass, d_queries, d_keys);
   }

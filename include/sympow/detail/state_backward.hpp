@@ -136,7 +136,7 @@ class StateBackward {
     if (s.segment.resets()) S.clear();
     resize_safely(m_.log_channels, s.call.K.rows());
     m_.log_channels.setZero();
-    if (s.action() == KeyAction::scale) s.call.transition.log_channel_totals(s.segment.range(), m_.log_channels);
+    if (s.action() == KeyAction::scale) s.call.transition->log_channel_totals(s.segment.range(), m_.log_channels);
     m_.log_channels += H_.log_channels;
   }
 
@@ -253,7 +253,7 @@ class StateBackward {
       auto through = s.through();
       if constexpr (!is_embedded)
         if (passes) {
-          m_.turns.set(s.call.K.rows(), P_, s.call.vjp.planes());
+          m_.turns.set(s.call.K.rows(), P_, s.call.vjp->planes());
           m_.turns.add(H_, *S_, -1, through.data());
           for (double& x : through) x = scaled(x);
         }
@@ -281,7 +281,7 @@ class StateBackward {
       adjoint << H_.S, H_.Z.transpose();
       state *= static_cast<Scalar>(gate.fraction);
       moved = state;
-      s.call.transition.apply_to_state(s.segment.range(), Batch<Scalar>(moved));
+      s.call.transition->apply_to_state(s.segment.range(), Batch<Scalar>(moved));
       s.gate_through =
           times_power_of_two(static_cast<double>(dot_product(moved.data(), adjoint.data(), moved.size())), exponent);
     } else {
@@ -380,9 +380,9 @@ class StateBackward {
   void pull_adjoint(Segments& s) {
     auto transposed = m_.mixed(s.call.K.rows(), H_.S.rows());
     set_copy(transposed, H_.S.transpose());
-    s.call.transition.apply_to_queries(s.segment.range(), Batch<Scalar>(transposed));
+    s.call.transition->apply_to_queries(s.segment.range(), Batch<Scalar>(transposed));
     set_copy(H_.S, transposed.transpose());
-    s.call.transition.apply_to_queries(s.segment.range(), Batch<Scalar>(H_.Z));
+    s.call.transition->apply_to_queries(s.segment.range(), Batch<Scalar>(H_.Z));
   }
   void give_keys(Segments& s, MatrixView<Scalar> keys, MatrixView<Scalar> d_keys, MatrixView<Scalar> values) {
     const Index n = s.size(), count = keys.cols();

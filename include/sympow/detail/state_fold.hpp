@@ -38,17 +38,8 @@ struct RecentTokens {
   RecentTokens(RecentTokens&&) = default;
   RecentTokens& operator=(RecentTokens&&) = default;
   ~RecentTokens() = default;
-  /// Of one of the same sizes no more than the tokens that are there. Unchanged after `bad_alloc`.
-  RecentTokens& operator=(const RecentTokens& other) {
-    if (keys.rows() != other.keys.rows() || values.rows() != other.values.rows() || capacity() != other.capacity())
-      return *this = RecentTokens(other);
-    size = other.size, extent = other.extent;
-    const auto copy = [&](auto& to, const auto& from) { std::copy_n(from.data(), from.rows() * size, to.data()); };
-    copy(keys, other.keys), copy(values, other.values);
-    std::copy_n(other.exponents.data(), size, exponents.data());
-    std::copy_n(other.fractions.data(), size, fractions.data());
-    return *this;
-  }
+  /// Unchanged after `bad_alloc`.
+  RecentTokens& operator=(const RecentTokens& other) { return *this = RecentTokens(other); }
 
   [[nodiscard]] Index capacity() const { return keys.cols(); }
   /// An empty one for so many tokens.

@@ -11,7 +11,7 @@
 #include <span>
 #include <string>
 
-#include <sympow/io/checksum.hpp>
+#include <sympow/core/checked_file.hpp>
 #include <sympow/io/folder_lock.hpp>
 #include <sympow/io/safetensors.hpp>
 

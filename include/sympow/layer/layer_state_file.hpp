@@ -4,19 +4,20 @@
 #include <sstream>
 
 #include <sympow/attention/state_file.hpp>
+#include <sympow/core/checked_file.hpp>
 #include <sympow/layer/layer_state.hpp>
 
 namespace SYMPOW_NAMESPACE {
 
 namespace detail {
 inline constexpr std::array<char, 8> layer_state_magic = {'S', 'Y', 'M', 'P', 'O', 'W', 'L', '\n'};
-inline constexpr std::int64_t layer_state_version = 1;
+inline constexpr std::int64_t layer_state_version = 2;
 }  // namespace detail
 
 /// Writes what a layer remembers. Format, little-endian:
 ///
-///     8 bytes "SYMPOWL\n" · int64 version (1) · int64 bytes of a scalar · int64 sequences · int64 states ·
-///     int64 seen numbers of a token · int64 tokens · int64 bytes of the body · uint64 FNV-1a of the body · the body
+///     8 bytes "SYMPOWL\n" · int64 version (2) · int64 bytes of a scalar · int64 sequences · int64 states ·
+///     int64 seen numbers of a token · int64 tokens · int64 bytes of the body · uint64 checksum of the body · the body
 ///
 /// The body is the states as `save` writes each of them, 0 seen numbers of a token beside them; or without states the
 /// seen numbers, token by token, of one sequence after the other. Throws `InvalidStateFile` if the stream fails, and

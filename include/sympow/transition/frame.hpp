@@ -1,12 +1,15 @@
 // The coordinate frame of a state's keys: rotations of a sequence that the state does not undo.
 #pragma once
 
+#include <algorithm>
+#include <cmath>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include <sympow/core/checks.hpp>
 #include <sympow/core/concepts.hpp>
+#include <sympow/rotation/turns.hpp>
 
 namespace SYMPOW_NAMESPACE {
 
@@ -64,4 +67,26 @@ class Frame {
   std::vector<double> numbers_;
 };
 
+namespace detail {
+
+/// Whether two frames are the same up to what sums in another order differ by.
+inline bool same_coordinates(const Frame& a, const Frame& b) {
+  constexpr double most = 1e-9;
+  if (a.size() != b.size() || (!a.empty() && a.kind() != b.kind())) return false;
+  const bool are_angles = a.kind() == Frame::angles;
+  for (Index n = 0; n < a.size(); ++n) {
+    const double x = a.numbers()[n], apart = x - b.numbers()[n];
+    if (!(std::abs(are_angles ? reduced_angle(apart) : apart) <=
+          (are_angles ? most : most * std::max(1.0, std::abs(x)))))
+      return false;
+  }
+  return true;
+}
+
+/// A frame in a message.
+inline std::string described(const Frame& frame) {
+  return frame.empty() ? "that of a first token" : "one of " + std::to_string(frame.size()) + " " + frame.kind();
+}
+
+}  // namespace detail
 }  // namespace SYMPOW_NAMESPACE

@@ -1,0 +1,61 @@
+// Steps over many items by windows of these, on several threads.
+#pragma once
+
+#include <algorithm>
+#include <initializer_list>
+#include <vector>
+
+#include <sympow/core/parallel.hpp>
+#include <sympow/core/visitor.hpp>
+
+namespace SYMPOW_NAMESPACE::detail {
+
+/// What is done with an item: each in a job of its own, or those of a window one after the other in one job.
+enum class StepOrder { any, rising, falling };
+template <class Scratch>
+struct WindowStep {
+  StepOrder order;
+  Visitor<Index, Scratch&> run;
+};
+
+/// Items go through the steps by windows, from the first or from the last, each step a window behind the one before, so
+/// that a round is many independent jobs on few items. Nothing depends on the number of threads but which of them does
+/// what.
+template <class Scratch>
+void run_by_windows(Index items, Index window, bool from_last, std::initializer_list<WindowStep<Scratch>> steps,
+                    const Threads& threads, std::vector<Scratch>& scratch) {
+  struct Job {
+    const WindowStep<Scratch>* step;
+    Index begin, end;
+  };
+  const Index windows = (items + window - 1) / window, count = std::ssize(steps);
+  std::vector<Job> jobs;
+  for (Index round = 0; round < windows + count - 1; ++round) {
+    jobs.clear();
+    for (const bool is_chain : {true, false})  // the longest first
+      for (Index k = count; k-- > 0;) {
+        const WindowStep<Scratch>* const step = steps.begin() + k;
+        const Index nth = round - k, begin = (from_last ? windows - 1 - nth : nth) * window,
+                    end = std::min(begin + window, items);
+        if (nth < 0 || nth >= windows || (step->order != StepOrder::any) != is_chain) continue;
+        if (is_chain) jobs.push_back({step, begin, end});
+        for (Index i = begin; !is_chain && i < end; ++i) jobs.push_back({step, i, i + 1});
+      }
+    parallel_for(std::ssize(jobs), threads, scratch, [&](Index n, Scratch& work) {
+      const auto& [step, begin, end] = jobs[static_cast<std::size_t>(n)];
+      for (Index i = begin; i < end; ++i) step->run(step->order == StepOrder::falling ? begin + end - 1 - i : i, work);
+    });
+  }
+}
+
+/// As many of a list's items as are in use at a time.
+template <class T>
+struct Ring {
+  std::vector<T> items;
+
+  Ring() = default;
+  explicit Ring(Index count, const T& x = {}) : items(static_cast<std::size_t>(count), x) {}
+  T& operator[](Index n) { return items[static_cast<std::size_t>(n) % items.size()]; }
+};
+
+}  // namespace SYMPOW_NAMESPACE::detail
