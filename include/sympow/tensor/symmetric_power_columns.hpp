@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <type_traits>
 #include <vector>
 
 #include <sympow/simd/lanes.hpp>
@@ -106,8 +107,11 @@ class SymmetricPowerColumns {
   template <class Column>
   void fill(const Scalar* x, Column column) {
     std::copy_n(x, d_, ends_[1] - d_);
-    tabulate<2>();
-    write<2>(column);
+    for (std::size_t m = 2; m <= tabulated_; ++m) {
+      ColumnInMemory<Scalar> list(ends_[m] - counts_[m], counts_[m] + packet_size<Scalar> - 1);
+      write_list(list, m, Scalar(1));
+    }
+    write_list(column, P_, root_of<Scalar>(factorial(static_cast<Index>(P_))));
   }
 
  private:
@@ -115,48 +119,30 @@ class SymmetricPowerColumns {
   static constexpr std::size_t most = max_power;
   using Counts = std::array<Index, most>;
 
-  template <std::size_t m, class Column>
-  void write(Column& column) const {
-    if constexpr (m < most)
-      if (P_ > m) return write<m + 1>(column);
-    write_completions<m>(column, root_of<Scalar>(factorial(static_cast<Index>(m))), 0, counts_);
-  }
-
-  template <std::size_t m>
-  void tabulate() {
-    if constexpr (m < most) {
-      if (m > tabulated_) return;
-      ColumnInMemory<Scalar> column(ends_[m] - counts_[m], counts_[m] + packet_size<Scalar> - 1);
-      write_completions<m>(column, Scalar(1), 0, counts_);
-      tabulate<m + 1>();
-    }
+  // Writes factor · T_m, for m = 2 without loops over so few factors.
+  template <class Column>
+  void write_list(Column& column, std::size_t m, Scalar factor) const {
+    const auto write = [&](auto length) { write_completions(column, length, factor, 0, counts_); };
+    if (m == 2) return write(std::integral_constant<std::size_t, 2>{});
+    write(m);
   }
 
   // Writes prefix · T_m over indices ≥ `first`; counts[j] is the length of T_j over these.
-  template <std::size_t m, class Column>
-  void write_completions(Column& column, Scalar prefix, Index first, Counts counts) const {
+  template <class Column, class Length>
+  void write_completions(Column& column, Length m, Scalar prefix, Index first, Counts counts) const {
     const Scalar* const x = ends_[1] - d_;
     for (Index b = first; b < d_; ++b) {
       for (std::size_t j = m - 1; j > 0; --j) counts[j] -= counts[j - 1];  // lengths over indices beyond b
-      write_run<m, 1>(column, prefix * x[b], b, x[b], counts);
-    }
-  }
-
-  // Writes the entries that begin with b at least k times; `prefix` includes these k factors.
-  template <std::size_t m, std::size_t k, class Column>
-  [[gnu::always_inline]] void write_run(Column& column, Scalar prefix, Index b, Scalar x, const Counts& counts) const {
-    if constexpr (k == m) {
-      column.put(prefix);
-    } else {
-      write_run<m, k + 1>(column, prefix * (x * inverse_roots_[k + 1]), b, x, counts);
-      constexpr std::size_t remaining = m - k;
-      if constexpr (remaining > 1) {
-        if (remaining > tabulated_) {
-          write_completions<remaining>(column, prefix, b + 1, counts);
-          return;
-        }
-      }
-      column.put(prefix, ends_[remaining] - counts[remaining], counts[remaining]);
+      // Entries that begin with b exactly k times, from k = m on; prefixes include these k factors.
+      std::array<Scalar, most + 1> prefixes;
+      prefixes[1] = prefix * x[b];
+      for (std::size_t k = 2; k <= m; ++k) prefixes[k] = prefixes[k - 1] * (x[b] * inverse_roots_[k]);
+      column.put(prefixes[m]);
+      for (std::size_t k = m - 1; k > 0; --k)
+        if (const std::size_t rest = m - k; rest == 1 || rest <= tabulated_)
+          column.put(prefixes[k], ends_[rest] - counts[rest], counts[rest]);
+        else
+          write_completions(column, rest, prefixes[k], b + 1, counts);
     }
   }
 
