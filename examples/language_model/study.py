@@ -7,7 +7,7 @@ Several runs at a time, a thread each. Checkpoints lie in --work. What a finishe
 --results, after which it is not made again:
 
     runs.csv        the held-out loss at the training context, and that of the last tenth of training
-    curves.csv      the training loss, means of ten steps
+    curves.csv      the training loss, means of forty steps
     positions.csv   the held-out loss by position, means of half octaves
 """
 import argparse
@@ -80,7 +80,7 @@ def rows_of(run, folder, weights):
     return {
         "runs": [[run["--steps"], len(losses) * context * int(run["--batch"]), weights, state_bytes(run),
                   f"{mean(losses[-(len(losses) // 10):]):.5f}", f"{mean(read[:context]):.5f}"]],
-        "curves": [[n + 10, f"{mean(losses[n:n + 10]):.5f}"] for n in range(0, len(losses), 10)],
+        "curves": [[n + 40, f"{mean(losses[n:n + 40]):.5f}"] for n in range(0, len(losses), 40)],
         "positions": [[begin, end, f"{mean(read[begin:end]):.5f}"] for begin, end in zip([0, *ends], ends)],
     }
 
