@@ -1,32 +1,13 @@
-// The forms of a scalar type and a feature map, compiled in one place for all of a program.
+// The forms of a scalar type, compiled in one place for all of a program.
 #pragma once
 
 #include <sympow/attention/form_calls.hpp>
 #include <sympow/feature/exponential.hpp>
-#include <sympow/feature/linear.hpp>
-#include <sympow/feature/random_features.hpp>
-#include <sympow/feature/symmetric_power.hpp>
+#include <sympow/feature/pass_feature.hpp>
 #include <sympow/transition/decay.hpp>
 #include <sympow/transition/householder.hpp>
 #include <sympow/transition/product.hpp>
 #include <sympow/transition/rotary.hpp>
-
-/// DO(LINKAGE, Scalar, map) of the library's feature maps: all powers, and others.
-#define SYMPOW_POWERS(DO, LINKAGE, Scalar)       \
-  DO(LINKAGE, Scalar, sympow::SymmetricPower<1>) \
-  DO(LINKAGE, Scalar, sympow::SymmetricPower<2>) \
-  DO(LINKAGE, Scalar, sympow::SymmetricPower<3>) \
-  DO(LINKAGE, Scalar, sympow::SymmetricPower<4>) \
-  DO(LINKAGE, Scalar, sympow::SymmetricPower<5>) \
-  DO(LINKAGE, Scalar, sympow::SymmetricPower<6>) \
-  DO(LINKAGE, Scalar, sympow::SymmetricPower<7>) \
-  DO(LINKAGE, Scalar, sympow::SymmetricPower<8>)
-#define SYMPOW_FEATURE_MAPS(DO, LINKAGE, Scalar) \
-  SYMPOW_POWERS(DO, LINKAGE, Scalar)             \
-  DO(LINKAGE, Scalar, sympow::Linear)            \
-  DO(LINKAGE, Scalar, sympow::PositiveRandomFeatures)
-#define SYMPOW_PASS_FEATURE(LINKAGE, Scalar, ...) \
-  LINKAGE template class sympow::detail::PassFeatureOf<Scalar, __VA_ARGS__>;
 
 /// DO(LINKAGE, Scalar, map) of what passes see of all maps: a power, an embedded score, or `Exponential`.
 #define SYMPOW_PASS_FEATURES(DO, LINKAGE, Scalar)              \
@@ -57,9 +38,7 @@
   LINKAGE template Eigen::MatrixXd sympow::Householder<Scalar>::key_matrix(Index, Index) const;
 
 /// The forms of all feature maps, yours included, and what is done to states.
-#define SYMPOW_ALL_FORMS(LINKAGE, Scalar)             \
-  SYMPOW_PASS_FEATURES(SYMPOW_CALLS, LINKAGE, Scalar) \
-  SYMPOW_FEATURE_MAPS(SYMPOW_PASS_FEATURE, LINKAGE, Scalar)
+#define SYMPOW_ALL_FORMS(LINKAGE, Scalar) SYMPOW_PASS_FEATURES(SYMPOW_CALLS, LINKAGE, Scalar)
 
 #ifdef SYMPOW_COMPILED_FORMS
 SYMPOW_ALL_FORMS(extern, float)

@@ -193,7 +193,14 @@ class EngineOf final : public EngineOfType<S, detail::InterfaceOf<S, F>> {
 
 /// The engines of a scalar type: of every power, of exponential scores and of their random features.
 #define SYMPOW_C_ENGINE(LINKAGE, Scalar, ...) LINKAGE template class sympow::c::EngineOf<Scalar, __VA_ARGS__>;
-#define SYMPOW_C_ENGINES(LINKAGE, Scalar)               \
-  SYMPOW_POWERS(SYMPOW_C_ENGINE, LINKAGE, Scalar)       \
-  SYMPOW_C_ENGINE(LINKAGE, Scalar, sympow::Exponential) \
+#define SYMPOW_C_ENGINES(LINKAGE, Scalar)                     \
+  SYMPOW_C_ENGINE(LINKAGE, Scalar, sympow::SymmetricPower<1>) \
+  SYMPOW_C_ENGINE(LINKAGE, Scalar, sympow::SymmetricPower<2>) \
+  SYMPOW_C_ENGINE(LINKAGE, Scalar, sympow::SymmetricPower<3>) \
+  SYMPOW_C_ENGINE(LINKAGE, Scalar, sympow::SymmetricPower<4>) \
+  SYMPOW_C_ENGINE(LINKAGE, Scalar, sympow::SymmetricPower<5>) \
+  SYMPOW_C_ENGINE(LINKAGE, Scalar, sympow::SymmetricPower<6>) \
+  SYMPOW_C_ENGINE(LINKAGE, Scalar, sympow::SymmetricPower<7>) \
+  SYMPOW_C_ENGINE(LINKAGE, Scalar, sympow::SymmetricPower<8>) \
+  SYMPOW_C_ENGINE(LINKAGE, Scalar, sympow::Exponential)       \
   SYMPOW_C_ENGINE(LINKAGE, Scalar, sympow::PositiveRandomFeatures)
