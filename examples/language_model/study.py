@@ -80,7 +80,7 @@ def rows_of(run, folder, weights):
     return {
         "runs": [[run["--steps"], len(losses) * context * int(run["--batch"]), weights, state_bytes(run),
                   f"{mean(losses[-(len(losses) // 10):]):.5f}", f"{mean(read[:context]):.5f}"]],
-        "curves": [[n + 40, f"{mean(losses[n:n + 40]):.5f}"] for n in range(0, len(losses), 40)],
+        "curves": [[min(n + 40, len(losses)), f"{mean(losses[n:n + 40]):.5f}"] for n in range(0, len(losses), 40)],
         "positions": [[begin, end, f"{mean(read[begin:end]):.5f}"] for begin, end in zip([0, *ends], ends)],
     }
 

@@ -145,6 +145,24 @@ TEST_CASE("the first token that is not ordinary asks for nothing more", "[no_mal
   }
 }
 
+TEST_CASE("a form that fills a tape once more allocates nothing", "[no_malloc]") {
+  constexpr Index d = 16, e = 8, T = 200;
+  Random random(5);
+  const Matrix<float> Q = random.matrix<float>(d, T), K = random.matrix<float>(d, T), V = random.matrix<float>(e, T);
+  Matrix<float> Y(e, T);
+  const auto A = decay(Eigen::VectorXd::Constant(T, -.01)) * rotary(rope_frequencies<double>(d), Pairing::interleaved);
+  const SymmetricPower<2> feature;
+  Workspace<float> workspace;
+  State<float, SymmetricPower<2>> state(d, e);
+  Tape<float, SymmetricPower<2>> of_chunks, of_rows;
+  const auto by_chunks = [&] { chunked(feature, A, Q, K, V, state, {Y, of_chunks}, workspace, {.chunk = 48}); };
+  const auto directly = [&] { attention(feature, A, Q, K, V, {Y, of_rows}, workspace); };
+  by_chunks(), by_chunks(), directly();
+  CHECK(requests_of(by_chunks) == 0);
+  CHECK(requests_of(directly) == 0);
+  CHECK(of_chunks.states() == 5);
+}
+
 TEST_CASE("a batch whose workspaces are warm allocates nothing", "[no_malloc]") {
   constexpr Index B = 2, T = 40, H = 4, groups = 2, d = 8, e = 5;
   Random random(3);

@@ -14,6 +14,7 @@
 #include <sympow/attention/heads.hpp>
 #include <sympow/attention/scan.hpp>
 #include <sympow/core/checks.hpp>
+#include <sympow/core/memory_layout.hpp>
 #include <sympow/core/parallel.hpp>
 #include <sympow/transition/transition.hpp>
 
@@ -452,7 +453,7 @@ void BatchForms<Scalar, F>::run(RowKind kind, const F& feature, BatchTransitions
   parallel_for(count, threads, workspaces, [&](Index n, Workspace<Scalar>& work) {
     const GroupPlan plan = batch.plan(n);
     if (plan.scanned_chunk > 0) return;
-    with_group(n, [&](const FormInputs<Scalar>& x) { FormCalls<Scalar, F>::run(plan.form, feature, x, work); });
+    with_group(n, [&](const FormInputs<Scalar>& of) { FormCalls<Scalar, F>::run(plan.form, feature, of, work); });
   });
   if constexpr (has_embedding<F> && F::score == Score::power)
     for (Index n = 0; n < count; ++n)

@@ -2,7 +2,6 @@
 // touched.
 #pragma once
 
-#include <algorithm>
 #include <cmath>
 #include <limits>
 #include <string>
@@ -11,8 +10,6 @@
 #include <sympow/attention/diagnostics.hpp>
 #include <sympow/attention/options.hpp>
 #include <sympow/attention/state.hpp>
-#include <sympow/core/memory_layout.hpp>
-#include <sympow/core/optional_ref.hpp>
 #include <sympow/core/view.hpp>
 #include <sympow/detail/forward.hpp>
 #include <sympow/feature/feature_map.hpp>
@@ -29,7 +26,7 @@ constexpr RowKind row_kind() {
                  sums = std::is_same_v<Normalization, Unnormalized> || (is_default && !F::nonnegative);
   static_assert(signed_means || sums || (means && F::nonnegative),
                 "the first template argument of a form is Unnormalized, SignedNormalized or, for a feature map without "
-                "negative scores, Normalized: those of an odd power or Linear give no distribution");
+                "negative scores, Normalized; scores of an odd power or of Linear can be negative");
   return means ? RowKind::weighted_means : signed_means ? RowKind::signed_means : RowKind::sums;
 }
 

@@ -1,4 +1,4 @@
-// The gradients of a scalar type and a feature map, compiled in one place for all of a program.
+// The gradients of a scalar type, compiled in one place for all of a program.
 #pragma once
 
 #include <sympow/attention/compiled_forms.hpp>

@@ -45,7 +45,7 @@ inline double segment_overhead(Index d) { return 30 + .6 * static_cast<double>(d
 inline constexpr double least_attention = 27;
 
 // Tokens that a state holds as they are before it embeds any: its tail by default.
-inline constexpr Index tail_of_powers = 32;
+inline constexpr Index usual_tail_tokens = 32;
 
 /// Operations of n queries with the keys up to their own, or with all n.
 inline double cost_of_pairs(const ProblemShape& shape, double n, const Costs& costs) {
@@ -60,7 +60,7 @@ inline double cost_of_chunks(const ProblemShape& shape, double size, const Costs
   const double chunk = std::max(std::min(size, T), 1.0), chunks = std::ceil(T / chunk);
   const double pairs = shape.is_full ? 0 : T / chunk * cost_of_pairs(shape, chunk, costs);
   const bool skips_first = shape.from_nothing && !shape.is_full;
-  if (skips_first && shape.T <= tail_of_powers)  // no token needs φ
+  if (skips_first && shape.T <= usual_tail_tokens)  // no token needs φ
     return chunks * costs.segment * segment_overhead(shape.d) + pairs;
   const double read = skips_first ? T - chunk : T, chain = shape.action == KeyAction::mix ? 4 * d * (d + e) : 0;
   return (read + T) * 2 * shape.D * (e + 1) + T * chain +

@@ -11,6 +11,7 @@
 #include <sympow/attention/call_checks.hpp>
 #include <sympow/attention/tape.hpp>
 #include <sympow/core/concepts.hpp>
+#include <sympow/core/memory_layout.hpp>
 #include <sympow/core/optional_ref.hpp>
 #include <sympow/detail/forward.hpp>
 
@@ -190,7 +191,7 @@ constexpr bool check_state_form() {
     return false;
 }
 
-/// What a form is given: what its pass is, and the state, that of all heads of a group, and tape that come with it.
+/// The arguments of a form: those of its pass, a state, that of all heads of a group, and a tape.
 template <class Scalar>
 struct FormInputs {
   ForwardCall<Scalar> call;

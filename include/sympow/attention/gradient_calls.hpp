@@ -133,7 +133,7 @@ struct Gradients {
 
 namespace SYMPOW_NAMESPACE::detail {
 
-/// Whether a call has gradients; false after a sentence that names what is missing. Scores that are direct need no φ.
+/// Whether a call has gradients; false after a sentence that says what they need. Scores that are direct need no φ.
 template <class F, class A, class Scalar, bool is_direct = false>
 constexpr bool check_vjp() {
   constexpr bool embeds = F::score == Score::exponential || FeatureMapWithVjp<F> ||
@@ -148,7 +148,7 @@ constexpr bool check_vjp() {
   return has_gradients;
 }
 
-/// What gradients are given: what their form is, what the loss says of its rows, and where its state or tape begins.
+/// The arguments of gradients: those of the form's pass, dY, and the state or tape with which the form began.
 template <class Scalar>
 struct VjpInputs {
   ForwardCall<Scalar> call;  ///< without Y
@@ -163,7 +163,7 @@ struct VjpInputs {
   [[nodiscard]] Index e() const { return call.V.rows(); }
 };
 
-/// f(the call as its pass takes it): of powers with the gates of slowest channels as scalar ones.
+/// f(the call as its pass takes it): for powers the gate of the slowest channel of a token is its scalar gate.
 template <class Scalar, FeatureMap F>
 void with_backward_call(const F& feature, const VjpInputs<Scalar>& x, const VjpResults<Scalar>& to,
                         VjpWorkspace<Scalar>& workspace, const auto& f) {

@@ -1,6 +1,10 @@
 // Gradients of one long sequence on several threads: its segments, and scans over states there and back.
 #pragma once
 
+#include <algorithm>
+#include <cmath>
+#include <vector>
+
 #include <sympow/attention/gradient_calls.hpp>
 #include <sympow/attention/scan.hpp>
 

@@ -78,9 +78,11 @@ StateContent<Scalar> empty_state(const F& feature, Index d, Index e, Index tail,
   return empty_state<Scalar>(state_dimension<Scalar>(feature, d, e, tail), d, e, tail, std::move(frame));
 }
 
-/// Tokens of a tail unless the caller says otherwise: the number is in cost_model.hpp. Among features that are never
-/// negative nothing cancels, and to embed a tail for every token would cost more than it saves.
-[[nodiscard]] constexpr Index usual_tail(bool nonnegative_entries) { return nonnegative_entries ? 0 : tail_of_powers; }
+/// Tokens of a tail unless the caller says otherwise, `usual_tail_tokens` in cost_model.hpp. None for features that are
+/// never negative: nothing cancels among them, and to embed a tail for every token would cost more than it saves.
+[[nodiscard]] constexpr Index usual_tail(bool nonnegative_entries) {
+  return nonnegative_entries ? 0 : usual_tail_tokens;
+}
 
 /// Σ_j b_j ‖k_j‖^P of Z = Σ_j b_j φ(k_j) for keys in R^d, at least 0. It is linear in Z for an even P = 2n, as
 ///

@@ -4,6 +4,9 @@
 #include <cfloat>
 #include <cstddef>
 
+#if defined(__apple_build_version__) ? __clang_major__ < 15 : defined(__clang__) && __clang_major__ < 16
+#error "sympow needs g++ 12, clang 16 or Apple's clang 15, or a newer one"
+#endif
 #if defined(__FAST_MATH__) || defined(__ASSOCIATIVE_MATH__) || (defined(__FINITE_MATH_ONLY__) && __FINITE_MATH_ONLY__)
 #error \
     "sympow needs IEEE arithmetic: compile without -ffast-math, -Ofast, -funsafe-math-optimizations, -ffinite-math-only, -fp-model=fast"

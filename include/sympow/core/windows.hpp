@@ -18,9 +18,9 @@ struct WindowStep {
   Visitor<Index, Scratch&> run;
 };
 
-/// Items go through the steps by windows, from the first or from the last, each step a window behind the one before, so
-/// that a round is many independent jobs on few items. Nothing depends on the number of threads but which of them does
-/// what.
+/// Items go through the steps by windows, from the first or from the last. In a round each step takes the window that
+/// the step before has finished, so jobs of a round are independent, and few items are in use at a time. Results do not
+/// depend on the number of threads.
 template <class Scratch>
 void run_by_windows(Index items, Index window, bool from_last, std::initializer_list<WindowStep<Scratch>> steps,
                     const Threads& threads, std::vector<Scratch>& scratch) {

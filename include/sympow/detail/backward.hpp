@@ -219,9 +219,9 @@ void BackwardPasses<Scalar, F>::attention(const F& feature, const Call& given) {
     auto& sums = call.buffers.sums;
     sums.resize(static_cast<std::size_t>(call.Q.cols()));
     const auto Y = call.buffers.Y(call.V.rows(), call.Q.cols());
-    ForwardCall<Scalar> forward{call.rows, call.transition, call.Q, call.K, call.V, call.options, Y};
-    forward.sums = sums.data();
-    ForwardPasses<Scalar, F>::attention(feature, forward, call.forward);
+    ForwardCall<Scalar> again{call.rows, call.transition, call.Q, call.K, call.V, call.options, Y};
+    again.sums = sums.data();
+    ForwardPasses<Scalar, F>::attention(feature, again, call.forward);
     call.saved = {sums.data(), Y.data()};
   }
   const Mask mask = call.options.mask;

@@ -2,6 +2,8 @@
 // token.
 #pragma once
 
+#include <algorithm>
+
 #include <sympow/attention/options.hpp>
 #include <sympow/core/visitor.hpp>
 #include <sympow/detail/past.hpp>

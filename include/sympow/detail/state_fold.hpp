@@ -38,8 +38,14 @@ struct RecentTokens {
   RecentTokens(RecentTokens&&) = default;
   RecentTokens& operator=(RecentTokens&&) = default;
   ~RecentTokens() = default;
-  /// Unchanged after `bad_alloc`.
-  RecentTokens& operator=(const RecentTokens& other) { return *this = RecentTokens(other); }
+  /// Of one of the same sizes in the memory that is here. Unchanged after `bad_alloc`.
+  RecentTokens& operator=(const RecentTokens& other) {
+    if (keys.rows() != other.keys.rows() || values.rows() != other.values.rows() || capacity() != other.capacity())
+      return *this = RecentTokens(other);
+    keys = other.keys, values = other.values, exponents = other.exponents, fractions = other.fractions;
+    size = other.size, extent = other.extent;
+    return *this;
+  }
 
   [[nodiscard]] Index capacity() const { return keys.cols(); }
   /// An empty one for so many tokens.

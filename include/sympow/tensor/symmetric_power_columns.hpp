@@ -119,7 +119,7 @@ class SymmetricPowerColumns {
   static constexpr std::size_t most = max_power;
   using Counts = std::array<Index, most>;
 
-  // Writes factor · T_m, for m = 2 without loops over so few factors.
+  // Writes factor · T_m. The compiler unrolls loops over m = 2.
   template <class Column>
   void write_list(Column& column, std::size_t m, Scalar factor) const {
     const auto write = [&](auto length) { write_completions(column, length, factor, 0, counts_); };
