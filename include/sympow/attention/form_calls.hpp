@@ -208,7 +208,8 @@ void with_state(const F& feature, const FormInputs<Scalar>& x, const auto& f) {
   f(own);
 }
 
-/// The rows of a state form; the state goes on by what the call's transition says, which its pass may have in factors.
+/// The rows of a state form. The state keeps the decays of the transition that was given; the pass may see the largest
+/// gate of every token apart from it, see `with_pass_call`.
 template <class Scalar, FeatureMap F>
 void go_on_from(StateContent<Scalar>& state, Form form, const F& feature, const TransitionView<Scalar>& given,
                 const ForwardCall<Scalar>& call, ForwardBuffers<Scalar>& memory) {
