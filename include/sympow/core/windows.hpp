@@ -10,7 +10,8 @@
 
 namespace SYMPOW_NAMESPACE::detail {
 
-/// What is done with an item: each in a job of its own, or those of a window one after the other in one job.
+/// How a step takes the items of a window: `any`, a job per item; else one job for all of them, in rising or falling
+/// order.
 enum class StepOrder { any, rising, falling };
 template <class Scratch>
 struct WindowStep {

@@ -35,7 +35,7 @@ struct ForwardCall {
   MatrixView<const Scalar> Q, K, V;
   Options options;
   MatrixView<Scalar> Y = {nullptr, 0, 0};
-  bool has_queries = true;  ///< without them nobody looks at Q and Y
+  bool has_queries = true;  ///< if not, Q and Y are not read
   HeadGroup group = {};
   RowSum* sums = nullptr;                       ///< of the rows, where they are asked for
   const Visitor<Index>* visit_chunk = nullptr;  ///< told the first token of every chunk before it is taken
