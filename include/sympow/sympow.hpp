@@ -9,12 +9,12 @@
 #include <sympow/attention/diagnostics.hpp>
 #include <sympow/attention/forms.hpp>
 #include <sympow/attention/gradients.hpp>
-#include <sympow/attention/heads.hpp>
 #include <sympow/attention/options.hpp>
 #include <sympow/attention/scan.hpp>
 #include <sympow/attention/state.hpp>
 #include <sympow/attention/state_file.hpp>
 #include <sympow/combinatorics/multi_index.hpp>
+#include <sympow/core/heads.hpp>
 #include <sympow/feature/exponential.hpp>
 #include <sympow/feature/linear.hpp>
 #include <sympow/feature/random_feature_variance.hpp>

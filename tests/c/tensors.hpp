@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include <sympow/attention/heads.hpp>
+#include <sympow/core/heads.hpp>
 #include <sympow/core/random.hpp>
 
 namespace sympow::test {

@@ -11,9 +11,9 @@
 
 #include <sympow/attention/compiled_forms.hpp>
 #include <sympow/attention/form_calls.hpp>
-#include <sympow/attention/heads.hpp>
 #include <sympow/attention/scan.hpp>
 #include <sympow/core/checks.hpp>
+#include <sympow/core/heads.hpp>
 #include <sympow/core/memory_layout.hpp>
 #include <sympow/core/parallel.hpp>
 #include <sympow/transition/transition.hpp>

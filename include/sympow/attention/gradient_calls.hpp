@@ -202,13 +202,9 @@ void set_gauge(const F& feature, const VjpView<Scalar>& view, const StateSums<Sc
   const Planes planes = view.planes();
   Eigen::VectorXd lifted = Eigen::VectorXd::Zero(planes.count);
   if constexpr (F::score == Score::power)
-    if (!S.empty() && !adjoint.sums.empty()) {
-      turns.set(adjoint.sums.log_channels.size(), degree_in(feature), planes);
-      turns.add(adjoint.sums, S, 1, lifted.data());
-      const Weight pending(adjoint.sums.elapsed);
-      for (double& x : lifted)
-        x = times_power_of_two(x * pending.fraction, S.exponent() + adjoint.sums.exponent() + pending.exponent);
-    }
+    if (!S.empty() && !adjoint.sums.empty())
+      set_flows_of_turns<Scalar>(turns, degree_in(feature), planes, adjoint.sums, S, Weight(adjoint.sums.elapsed),
+                                 lifted);
   if (adjoint.gauge.size() == 0) adjoint.gauge.setZero(planes.count);  // no chunk has come by
   if (!from_frame)
     adjoint.frame = adjoint.gauge - lifted;

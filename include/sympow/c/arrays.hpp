@@ -9,9 +9,9 @@
 #include <span>
 #include <string>
 
-#include <sympow/attention/heads.hpp>
 #include <sympow/c/status.hpp>
 #include <sympow/c/structs.hpp>
+#include <sympow/core/heads.hpp>
 
 namespace SYMPOW_NAMESPACE::c {
 

@@ -5,11 +5,12 @@
 #include <vector>
 
 #include <sympow/combinatorics/multi_index.hpp>
-#include <sympow/detail/phi_panels.hpp>
 #include <sympow/detail/segment_backward.hpp>
 #include <sympow/detail/state_fold.hpp>
+#include <sympow/feature/phi_panels.hpp>
 #include <sympow/simd/blocks.hpp>
 #include <sympow/simd/product.hpp>
+#include <sympow/tensor/lifted_turns.hpp>
 #include <sympow/transition/segment_vjp.hpp>
 
 namespace SYMPOW_NAMESPACE::detail {
@@ -23,64 +24,15 @@ double column_product(const StateSums<Scalar>& H, Index i, const StateSums<Scala
   return static_cast<double>(dot_product(H.S.data() + i * e, S.S.data() + j * e, e)) +
          static_cast<double>(H.Z[i]) * static_cast<double>(S.Z[j]);
 }
-
-/// The infinitesimal turns of φ^P in the planes of R^d, L_u φ(x) = Dφ(x) J_u x: with c_lo the count of one channel of
-/// the plane in α, and β = α with one `lo` made an `up`,
-///
-///     (L_u)_{α,β} = ∓ √(c_lo (c_up + 1))          - where lo is the first channel of the plane, + for the second
-///
-/// at most two entries a row and plane, P a row in all. Skew. Source: derivative of φ(R x) by the angle at 0.
-class LiftedTurns {
- public:
-  /// Anew, or as they were for the same power and planes.
-  void set(Index d, int P, const Planes& planes) {
-    if (d_ == d && P_ == P && count_ == planes.count && pairing_ == planes.pairing) return;
-    d_ = -1;  // memory may end on the way
-    P_ = P, count_ = planes.count, pairing_ = planes.pairing;
-    set_entries(d, P, planes);
-    d_ = d;
-  }
-
-  /// flows_u += factor ⟨H⁺, L_u S⁺⟩.
-  template <class Scalar>
-  void add(const StateSums<Scalar>& H, const StateSums<Scalar>& S, double factor, double* flows) const {
-    for (const Entry& x : entries_) flows[x.plane] += factor * x.value * column_product(H, x.row, S, x.column);
-  }
-
- private:
-  static Index count(const MultiIndex<>& alpha, Index c) { return std::count(alpha.begin(), alpha.end(), c); }
-
-  void set_entries(Index d, int P, const Planes& planes) {
-    entries_.clear();
-    if (planes.count == 0) return;  // positions turn everything, and nothing flows
-    const MultiIndices indices(d, P);
-    Index row = 0;
-    for (const auto& alpha : indices) {
-      for (int l = 0; l < P; ++l) {
-        const Index lo = alpha[l];
-        if (lo >= 2 * planes.count || (l > 0 && alpha[l - 1] == lo))
-          continue;  // a channel that does not turn, or again
-        const bool is_first = planes.pairing == Pairing::interleaved ? lo % 2 == 0 : lo < planes.count;
-        const Index u = planes.pairing == Pairing::interleaved ? lo / 2 : lo % planes.count,
-                    up = is_first ? planes.second(u) : planes.first(u);
-        auto beta = alpha;
-        beta[l] = up;
-        const double size = std::sqrt(static_cast<double>(count(alpha, lo) * (count(alpha, up) + 1)));
-        entries_.push_back({u, row, indices.rank(sorted(beta)), is_first ? -size : size});
-      }
-      ++row;
-    }
-  }
-
-  struct Entry {
-    Index plane, row, column;
-    double value;
-  };
-  std::vector<Entry> entries_;
-  Index d_ = -1, count_ = 0;
-  int P_ = 0;
-  Pairing pairing_ = Pairing::interleaved;
-};
+/// flows_u ← ⟨[H; Z_H], [S; Z] L_uᵀ⟩ for every plane u, when H has decayed by `decay`.
+template <class Scalar>
+void set_flows_of_turns(LiftedTurns& turns, int P, const Planes& planes, const StateSums<Scalar>& H,
+                        const StateSums<Scalar>& S, const Weight& decay, ColumnView<double> flows) {
+  turns.set(H.log_channels.size(), P, planes.count, planes.pairing);
+  flows.setZero();
+  for (const auto& x : turns.entries()) flows[x.plane] += x.value * column_product(H, x.row, S, x.column);
+  for (double& x : flows) x = times_power_of_two(x * decay.fraction, S.exponent() + H.exponent() + decay.exponent);
+}
 
 // ---- A state as the past of a segment on the way back, and its adjoint behind it
 
@@ -251,13 +203,8 @@ class StateBackward {
     const auto scaled = [&](double x) { return times_power_of_two(x * gate.fraction, exponent); };
     if (s.action() == KeyAction::turn && !s.is_absolute()) {
       auto through = s.through();
-      if constexpr (!is_embedded)
-        if (passes) {
-          m_.turns.set(s.call.K.rows(), P_, s.call.vjp->planes());
-          m_.turns.add(H_, *S_, -1, through.data());
-          for (double& x : through) x = scaled(x);
-        }
-      through += gauge_;
+      if (passes && !is_embedded) set_flows_of_turns(m_.turns, P_, s.call.vjp->planes(), H_, *S_, gate, through);
+      through = gauge_ - through;
     }
     if (!passes || s.call.options.mask.is_full) return;
     if constexpr (!is_embedded)

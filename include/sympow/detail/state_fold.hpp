@@ -6,8 +6,8 @@
 
 #include <sympow/core/panel.hpp>
 #include <sympow/core/visitor.hpp>
-#include <sympow/detail/phi_panels.hpp>
 #include <sympow/detail/segment.hpp>
+#include <sympow/feature/phi_panels.hpp>
 #include <sympow/simd/integer_power.hpp>
 #include <sympow/simd/row_panels.hpp>
 #include <sympow/simd/split_matrix.hpp>

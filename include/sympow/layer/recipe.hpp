@@ -4,7 +4,7 @@
 #include <concepts>
 #include <utility>
 
-#include <sympow/attention/heads.hpp>
+#include <sympow/core/heads.hpp>
 #include <sympow/transition/product.hpp>
 
 namespace SYMPOW_NAMESPACE {

@@ -1,5 +1,5 @@
 // Views of heads: every entry is where its order says, for unequal lengths, at any size, and nothing else is accepted.
-#include <sympow/attention/heads.hpp>
+#include <sympow/core/heads.hpp>
 
 #include <numeric>
 #include <vector>
@@ -22,7 +22,7 @@ std::vector<double> numbered(Index size) {
 
 }  // namespace
 
-TEST_CASE("entry (b, t, h, i) stands where the order says", "[attention]") {
+TEST_CASE("entry (b, t, h, i) stands where the order says", "[core]") {
   const std::vector<double> data = numbered(B * T * H * D);
   const auto bthd = Heads<const double>::bthd(data.data(), B, T, H, D);
   const auto bhtd = Heads<const double>::bhtd(data.data(), B, H, T, D);
@@ -45,7 +45,7 @@ TEST_CASE("entry (b, t, h, i) stands where the order says", "[attention]") {
     }
 }
 
-TEST_CASE("entry (b, t, h, i) stands where the strides say, and tokens are apart", "[attention]") {
+TEST_CASE("entry (b, t, h, i) stands where the strides say, and tokens are apart", "[core]") {
   const std::vector<double> data = numbered(B * T * H * D + 7);
   const Index sequence = 35, token = 7, head = 3;
   const auto heads = Heads<const double>::strided(data.data(), 2, T, 2, D, {sequence, token, head});
@@ -64,7 +64,7 @@ TEST_CASE("entry (b, t, h, i) stands where the strides say, and tokens are apart
   REQUIRE_NOTHROW(strided(1, 0));
 }
 
-TEST_CASE("lengths leave the rest of a sequence to padding, and a sequence may be empty", "[attention]") {
+TEST_CASE("lengths leave the rest of a sequence to padding, and a sequence may be empty", "[core]") {
   const std::vector<double> data = numbered(B * T * H * D);
   const std::vector<Index> lengths = {5, 0, 3};
   const auto bthd = Heads<const double>::bthd(data.data(), B, T, H, D, lengths);
@@ -89,7 +89,7 @@ TEST_CASE("lengths leave the rest of a sequence to padding, and a sequence may b
   REQUIRE(packed.padding(0, 0).size() == 0);
 }
 
-TEST_CASE("writable heads write in place and become read-only ones", "[attention]") {
+TEST_CASE("writable heads write in place and become read-only ones", "[core]") {
   std::vector<double> data(B * T * H * D);
   const auto heads = Heads<double>::bthd(data.data(), B, T, H, D);
   heads.head(2, 3).setConstant(7);
@@ -100,7 +100,7 @@ TEST_CASE("writable heads write in place and become read-only ones", "[attention
   REQUIRE(same.head(2, 3).outerStride() == H * D);
 }
 
-TEST_CASE("lengths and offsets may end before the heads, and copies share what was given", "[attention]") {
+TEST_CASE("lengths and offsets may end before the heads, and copies share what was given", "[core]") {
   std::vector<double> data(B * T * H * D);
   std::vector<Index> given = {5, 0, 3};
   const auto bthd = Heads<double>::bthd(data.data(), B, T, H, D, given);
@@ -115,13 +115,13 @@ TEST_CASE("lengths and offsets may end before the heads, and copies share what w
   REQUIRE(packed.length(2) == 10);
 }
 
-TEST_CASE("batches without anything in them are batches", "[attention]") {
+TEST_CASE("batches without anything in them are batches", "[core]") {
   REQUIRE(Heads<const float>::bthd(nullptr, 0, 0, 0, 0).sequences() == 0);
   REQUIRE(Heads<const float>::bthd(nullptr, 2, 0, 3, 4).head(1, 2).cols() == 0);
   REQUIRE(Heads<const float>::packed(nullptr, 0, 3, 4, std::vector<Index>{0}).sequences() == 0);
 }
 
-TEST_CASE("more than 2^31 elements are addressed as they are", "[attention]") {
+TEST_CASE("more than 2^31 elements are addressed as they are", "[core]") {
   // Nobody reads these addresses.
   auto* const base = reinterpret_cast<const float*>(std::uintptr_t{1} << 20);
   const auto distance = [&](const auto& head) {
@@ -139,7 +139,7 @@ TEST_CASE("more than 2^31 elements are addressed as they are", "[attention]") {
   REQUIRE(packed.length(1) == 2'000'000'000);
 }
 
-TEST_CASE("sizes whose bytes the index type cannot hold are refused, also where another size is 0", "[attention]") {
+TEST_CASE("sizes whose bytes the index type cannot hold are refused, also where another size is 0", "[core]") {
   constexpr Index large = Index{1} << 31;
   REQUIRE_THROWS_AS(Heads<const float>::bthd(nullptr, large, large, 1, 1), DimensionOverflow);
   REQUIRE_THROWS_AS(Heads<const double>::bhtd(nullptr, 0, large, large, 1), DimensionOverflow);
@@ -148,7 +148,7 @@ TEST_CASE("sizes whose bytes the index type cannot hold are refused, also where 
   REQUIRE_NOTHROW(Heads<const float>::bthd(nullptr, large / 4, large / 4, 1, 1));
 }
 
-TEST_CASE("what is no batch is refused, with the argument and its value", "[attention]") {
+TEST_CASE("what is no batch is refused, with the argument and its value", "[core]") {
   const auto packed = [](Index tokens, const std::vector<Index>& offsets) {
     return Heads<const float>::packed(nullptr, tokens, 2, 3, offsets).sequences();
   };

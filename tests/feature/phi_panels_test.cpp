@@ -2,8 +2,8 @@
 #include <array>
 #include <cmath>
 
-#include <sympow/detail/phi_panels.hpp>
 #include <sympow/feature/linear.hpp>
+#include <sympow/feature/phi_panels.hpp>
 #include <sympow/feature/random_features.hpp>
 #include <sympow/feature/symmetric_power.hpp>
 
@@ -143,7 +143,7 @@ void check(const F& feature, Index d, Index m, Index others, detail::PhiVjpBuffe
 
 }  // namespace
 
-TEMPLATE_TEST_CASE("panels of φ give the gradients of the whole", "[attention]", float, double) {
+TEMPLATE_TEST_CASE("panels of φ give the gradients of the whole", "[feature]", float, double) {
   detail::PhiVjpBuffers<TestType> memory;
   for (const auto& [m, others] : {std::array<Index, 2>{5, 7}, {0, 7}, {3, 9}, {12, 0}, {4, 0}, {2, 2}, {33, 32}}) {
     check(Linear{}, 4, m, others, memory);
@@ -155,7 +155,7 @@ TEMPLATE_TEST_CASE("panels of φ give the gradients of the whole", "[attention]"
   }
 }
 
-TEMPLATE_TEST_CASE("gradients behind the interface are those of φ with its exponents", "[attention]", float, double) {
+TEMPLATE_TEST_CASE("gradients behind the interface are those of φ with its exponents", "[feature]", float, double) {
   using Scalar = TestType;
   const Index d = 3, n = 6;
   const auto check_of = [&](const auto& feature, double size) {
@@ -193,7 +193,7 @@ TEMPLATE_TEST_CASE("gradients behind the interface are those of φ with its expo
   check_of(PositiveRandomFeatures(d, 5), 1);
 }
 
-TEST_CASE("a map says what it has", "[attention]") {
+TEST_CASE("a map says what it has", "[feature]") {
   const auto says = [](const auto& feature) {
     const detail::PassFeatureOf<float, std::remove_cvref_t<decltype(feature)>> interface(feature);
     return std::array{interface.has_kappa(), interface.has_vjp(), interface.has_slope()};
@@ -204,7 +204,7 @@ TEST_CASE("a map says what it has", "[attention]") {
   REQUIRE(says(PositiveRandomFeatures(2, 3)) == std::array{false, true, false});
 }
 
-TEST_CASE("a φ of zeros has a gradient", "[attention]") {
+TEST_CASE("a φ of zeros has a gradient", "[feature]") {
   MatrixXd x = MatrixXd::Zero(2, 1), features(2, 1), dx(2, 1), d_features(2, 1);
   const Identity identity;
   const detail::PassFeatureOf<double, Identity> embedded(identity);
@@ -220,7 +220,7 @@ TEST_CASE("a φ of zeros has a gradient", "[attention]") {
   REQUIRE(dx == d_features);
 }
 
-TEMPLATE_TEST_CASE("slopes of scores have the scale of the scores", "[attention]", float, double) {
+TEMPLATE_TEST_CASE("slopes of scores have the scale of the scores", "[feature]", float, double) {
   using Scalar = TestType;
   const OnePlusSquaredWithVjp feature;
   const detail::PassFeatureOf<Scalar, OnePlusSquaredWithVjp> embedded(feature);
